@@ -1,0 +1,1 @@
+"""hotfoot's build stage: decides everything, proves it, and packs it."""

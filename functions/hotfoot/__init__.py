@@ -1,0 +1,1 @@
+"""hotfoot's runtime: opens an artifact and answers. It never imports torch or transformers."""

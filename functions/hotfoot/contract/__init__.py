@@ -1,0 +1,1 @@
+"""What crosses a wall between the packages. Standard library only."""

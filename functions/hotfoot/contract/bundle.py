@@ -1,0 +1,51 @@
+"""What the build stage hands to infra: directories that become Lambda layers and code, each named by its content."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from hotfoot.contract import codec
+from hotfoot.contract.errors import ArtifactError
+
+BUNDLE = "bundle.json"
+LayerKind = Literal["runtime", "tokenizer", "model", "code"]
+
+
+@dataclass(frozen=True)
+class LayerDir:
+    """One directory of the bundle. `path` is relative to the bundle; sizes in bytes; `hash` is over names and contents."""
+
+    kind: LayerKind
+    path: str
+    hash: str
+    unzipped_bytes: int
+    zipped_bytes: int
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A deployable package: layers in the order in which Lambda merges them, and the code."""
+
+    target: str
+    python: str
+    arch: str
+    handler: str
+    model_id: str
+    model_digest: str
+    layers: tuple[LayerDir, ...]
+    code: LayerDir
+
+    @property
+    def unzipped_bytes(self) -> int:
+        """What counts against the platform's limit: the code and every layer."""
+        return self.code.unzipped_bytes + sum(layer.unzipped_bytes for layer in self.layers)
+
+
+def read(directory: Path) -> Bundle:
+    """The bundle in `directory`; raises ArtifactError where there is none or its index is faulty."""
+    path = directory / BUNDLE
+    if not path.is_file():
+        raise ArtifactError(f"no {BUNDLE} in {directory}", hint="Give the folder that `hotfoot bundle --out` wrote.")
+    return codec.loads(Bundle, path.read_text(encoding="utf-8"), str(path))

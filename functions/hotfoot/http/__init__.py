@@ -1,0 +1,1 @@
+"""The ASGI app: one file an API dialect."""

@@ -1,0 +1,80 @@
+"""The only reader of the environment: typed, read once a call, and a bad value names its key."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from hotfoot.contract.errors import ArtifactError
+
+MB_PER_VCPU = 1769  # Lambda grants one vCPU for each 1,769 MB
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the environment says. artifact is None where `HOTFOOT_ARTIFACT` is unset; memory_mb None outside Lambda."""
+
+    artifact: Path | None
+    layer_root: Path
+    threads: int
+    memory_mb: int | None
+    metrics_namespace: str
+    log_level: str
+
+    @property
+    def on_lambda(self) -> bool:
+        """True inside a Lambda runtime, real or emulated."""
+        return self.memory_mb is not None
+
+
+def read(environ: Mapping[str, str] = os.environ) -> Settings:
+    """Read the settings. Raises ArtifactError for a value that does not fit, naming key and value."""
+    layer_root = Path(environ.get("HOTFOOT_LAYER_ROOT", "/opt"))
+    memory = _integer(environ, "AWS_LAMBDA_FUNCTION_MEMORY_SIZE")
+    return Settings(
+        artifact=Path(environ["HOTFOOT_ARTIFACT"]) if environ.get("HOTFOOT_ARTIFACT") else None,
+        layer_root=layer_root,
+        threads=_integer(environ, "HOTFOOT_THREADS") or usable_threads(memory),
+        memory_mb=memory,
+        metrics_namespace=environ.get("POWERTOOLS_METRICS_NAMESPACE", "hotfoot"),
+        log_level=environ.get("HOTFOOT_LOG_LEVEL", "INFO"),
+    )
+
+
+def artifact_dir(settings: Settings) -> Path:
+    """Where the artifact lies: `HOTFOOT_ARTIFACT`, else the model layer."""
+    return settings.artifact or settings.layer_root / "hotfoot" / "model"
+
+
+def usable_threads(memory_mb: int | None) -> int:
+    """CPUs that this process may really use: its affinity, its cgroup quota, and on Lambda its memory's share.
+
+    `os.cpu_count()` counts the host's cores, and a pool of that size is throttled or pinned outside the allowed set.
+    """
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    share = memory_mb / MB_PER_VCPU if memory_mb else math.inf
+    return max(1, min(allowed, math.ceil(min(share, cgroup_cpus(), allowed))))
+
+
+def cgroup_cpus(root: Path = Path("/sys/fs/cgroup")) -> float:
+    """CPUs granted by the cgroup's quota, infinity where there is none (version 2, then version 1)."""
+    try:
+        if (root / "cpu.max").is_file():
+            quota, period = (root / "cpu.max").read_text().split()
+            return math.inf if quota == "max" else int(quota) / int(period)
+        quota_us = int((root / "cpu" / "cpu.cfs_quota_us").read_text())
+        return math.inf if quota_us <= 0 else quota_us / int((root / "cpu" / "cpu.cfs_period_us").read_text())
+    except (OSError, ValueError):  # hidden on Lambda, absent on macOS
+        return math.inf
+
+
+def _integer(environ: Mapping[str, str], key: str) -> int | None:
+    text = environ.get(key, "")
+    if not text:
+        return None
+    if not text.isdigit() or int(text) < 1:
+        raise ArtifactError(f"{key}={text!r} in the environment is not a whole number above 0.")
+    return int(text)

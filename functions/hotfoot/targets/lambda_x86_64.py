@@ -1,0 +1,19 @@
+"""AWS Lambda on Intel and AMD."""
+
+from hotfoot.contract.platforms import ENCODER_RECIPES, LAMBDA_LIMITS, LAMBDA_SESSION
+from hotfoot.contract.target import Target
+
+TARGET = Target(
+    name="lambda-x86_64",
+    summary="AWS Lambda on x86_64",
+    system="lambda",
+    arch="x86_64",
+    isa=("avx2",),  # AVX2 is documented; AVX-512 and VNNI are not promised
+    python="3.13",  # .pyc files must be made by the same minor version, and 3.13 is the easier one to have at hand
+    platform="x86_64-manylinux_2_28",
+    glibc=(2, 34),
+    limits=LAMBDA_LIMITS,
+    session=LAMBDA_SESSION,
+    int8_range=95,  # AVX2 sums u8 x s8 pairs in 16 bits, where the full range saturates
+    recipes=ENCODER_RECIPES,
+)

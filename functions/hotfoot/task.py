@@ -1,0 +1,142 @@
+"""What a task is: a record of plain functions, and strings that tell the build stage what to export.
+
+A file `hotfoot/tasks/<name>.py` with a `TASK` is a task; so is any module of the user's own (`task = "mypkg.mytask"`).
+"""
+
+from __future__ import annotations
+
+import pkgutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hotfoot import tasks
+from hotfoot.contract.errors import UnsupportedError
+from hotfoot.contract.manifest import Manifest, Side
+
+Array = NDArray[np.float32]
+Options = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class ExportSpec:
+    """What to export: the transformers auto class, optimum's task name, and the one output that the task reads."""
+
+    auto_class: str
+    optimum_task: str
+    output: str
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """One tokenised text, special tokens included, without padding.
+
+    ids, type_ids: int32 of shape (tokens,). offsets: (start, end) of each token in code points of the text as sent, (0, 0)
+    for special tokens. words: index of the word that each token belongs to, None for special tokens. item: which of the
+    request's texts it is a window of.
+    """
+
+    ids: NDArray[np.int32]
+    type_ids: NDArray[np.int32]
+    offsets: tuple[tuple[int, int], ...]
+    special: tuple[bool, ...]
+    words: tuple[int | None, ...]
+    item: int
+
+
+@dataclass(frozen=True)
+class Request:
+    """A parsed request: the texts in order, the path of each in the body, and the task's options with defaults filled in.
+
+    single: the client sent a bare text. truncate: the side to cut at, None to refuse a text that is too long.
+    """
+
+    texts: tuple[str, ...]
+    paths: tuple[str, ...]
+    single: bool
+    truncate: Side | None
+    options: Options
+
+
+class Tokenizer(Protocol):
+    """Text to ids; knows the artifact's limit."""
+
+    @property
+    def max_tokens(self) -> int:
+        """The longest input, special tokens included."""
+        ...
+
+    def encode(
+        self, texts: Sequence[str], *, truncate: Side | None, paths: Sequence[str] = (), stride: int | None = None
+    ) -> tuple[Encoded, ...]:
+        """One Encoded a text; with a stride, as many windows a text as it takes, `stride` tokens overlapping."""
+        ...
+
+
+class Session(Protocol):
+    """Runs the artifact's graphs on a list of inputs, in micro-batches that never change a result."""
+
+    def run(self, inputs: Sequence[Encoded]) -> list[Array]:
+        """One output array an input, in order, padding removed."""
+        ...
+
+
+@dataclass(frozen=True)
+class Task:
+    """One task, for both sides of the wall.
+
+    parameters: what `parse` accepts. facts: what the manifest must know, out of config.json. parity: agreement of the
+    artifact's outputs with the original's, input by input, as numbers that grow with agreement; thresholds: the least of
+    each, by precision. sample: an input that the task answers, for warm-up and documentation.
+    """
+
+    name: str
+    summary: str
+    export: ExportSpec
+    parameters: tuple[str, ...]
+    facts: Callable[[Mapping[str, Any]], dict[str, Any]]
+    parse: Callable[[Any, Options, Manifest], Request]
+    encode: Callable[[Request, Tokenizer], tuple[Encoded, ...]]
+    run: Callable[[Session, tuple[Encoded, ...]], list[Array]]
+    decode: Callable[[Request, tuple[Encoded, ...], list[Array], Manifest], Any]
+    parity: Callable[[Sequence[Array], Sequence[Array], Manifest], dict[str, float]]
+    thresholds: Mapping[str, Mapping[str, float]]
+    sample: Any
+
+
+def encode_texts(request: Request, tokenizer: Tokenizer) -> tuple[Encoded, ...]:
+    """The encode step of tasks that read each text once."""
+    return tokenizer.encode(request.texts, truncate=request.truncate, paths=request.paths)
+
+
+def run_encoder(session: Session, inputs: tuple[Encoded, ...]) -> list[Array]:
+    """The run step of every encoder task: one pass over the graph."""
+    return session.run(inputs)
+
+
+def names() -> list[str]:
+    """The tasks that come with hotfoot, by their Hub names."""
+    return sorted(m.name.replace("_", "-") for m in pkgutil.iter_modules(tasks.__path__) if not m.name.startswith("_"))
+
+
+def load(name: str) -> Task:
+    """The task called `name`: one of `names()`, or a dotted module of the user's own with a `TASK`.
+
+    Raises UnsupportedError that lists the tasks.
+    """
+    module = f"{tasks.__name__}.{name.replace('-', '_')}" if name in names() else name
+    if "." not in module:
+        raise UnsupportedError(f"no task {name!r}.", hint=f"There are: {', '.join(names())}; or a module of your own, as mypkg.mytask.")
+    try:
+        task = import_module(module).TASK
+    except ModuleNotFoundError as error:
+        raise UnsupportedError(f"task module {name!r} cannot be imported: {error}.") from None
+    except AttributeError:
+        raise UnsupportedError(f"task module {name!r} has no TASK.") from None
+    if not isinstance(task, Task):
+        raise UnsupportedError(f"{name}.TASK is a {type(task).__name__}, not a hotfoot.task.Task.")
+    return task

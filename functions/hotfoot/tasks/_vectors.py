@@ -1,0 +1,50 @@
+"""What the embedding tasks share: one normalised vector a text leaves the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from hotfoot.contract.manifest import Manifest
+from hotfoot.task import Array, ExportSpec
+
+EXPORT = ExportSpec(auto_class="AutoModel", optimum_task="feature-extraction", output="last_hidden_state")
+
+# int8's are hotfoot's own promise; fp32 must be the original but for the order of float sums
+THRESHOLDS = {
+    "fp32": {"cosine_mean": 0.99999, "cosine_p1": 0.9999, "cosine_min": 0.9999},
+    "int8": {"cosine_mean": 0.995, "cosine_p1": 0.99, "cosine_min": 0.95},
+}
+
+
+def facts(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Pooling and prompts, as the export stage found them in the sentence-transformers modules."""
+    return dict(config["embedding"])
+
+
+def parity(ours: Sequence[Array], reference: Sequence[Array], _manifest: Manifest) -> dict[str, float]:
+    """Cosine with the original's vectors: mean, first percentile and least, over all texts."""
+    cosines = np.array([cosine(a, b) for a, b in zip(ours, reference, strict=True)])
+    return {"cosine_mean": float(cosines.mean()), "cosine_p1": float(np.percentile(cosines, 1)), "cosine_min": float(cosines.min())}
+
+
+def cosine(a: Array, b: Array) -> float:
+    """Cosine of two arrays of one shape, token vectors flattened."""
+    x, y = a.astype(np.float64).ravel(), b.astype(np.float64).ravel()
+    return float(x @ y / max(float(np.linalg.norm(x) * np.linalg.norm(y)), 1e-30))
+
+
+def shorten(vector: Array, dimensions: int | None) -> Array:
+    """The first `dimensions` numbers at unit length again (Matryoshka), or the vector as it is."""
+    if dimensions is None:
+        return vector
+    head = vector[..., :dimensions]
+    return unit(head)
+
+
+def unit(vector: Array) -> Array:
+    """The vector at length 1; a zero vector stays zero."""
+    result: Array = vector / np.maximum(np.linalg.norm(vector, axis=-1, keepdims=True), np.float32(1e-12))
+    return result

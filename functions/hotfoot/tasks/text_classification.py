@@ -1,0 +1,88 @@
+"""Text classification: single-label, multi-label, and regression heads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hotfoot.contract.errors import InputError
+from hotfoot.contract.manifest import Manifest
+from hotfoot.task import Array, Encoded, ExportSpec, Options, Request, Task, encode_texts, run_encoder
+from hotfoot.tasks._texts import TRUNCATION, check_parameters, choice, option, read_texts, sigmoid, softmax, truncation
+
+FUNCTIONS = ("none", "sigmoid", "softmax")
+PARAMETERS = ("function_to_apply", "top_k", *TRUNCATION)
+
+
+def facts(config: Mapping[str, Any]) -> dict[str, Any]:
+    """How logits become scores: by problem_type, else by the number of labels, as transformers decides it."""
+    kind = config["config"].get("problem_type")
+    by_kind = {"regression": "none", "multi_label_classification": "sigmoid", "single_label_classification": "softmax"}
+    # softmax over one label would be 1.0 for every text
+    default = "sigmoid" if len(config["labels"]) == 1 else "softmax"
+    return {"function_to_apply": by_kind.get(kind, default)}
+
+
+def parse(inputs: Any, parameters: Options, manifest: Manifest) -> Request:
+    """A text or a list of texts; raises InputError."""
+    check_parameters(parameters, PARAMETERS)
+    texts, paths, single = read_texts(inputs)
+    top_k: int = option(parameters, "top_k", int, len(manifest.labels))
+    if top_k < 1:
+        raise InputError(f"is {top_k}; it must be at least 1.", where="parameters.top_k")
+    function = choice(parameters, "function_to_apply", FUNCTIONS, str(manifest.facts["function_to_apply"]))
+    return Request(texts, paths, single, truncation(parameters, manifest), {"function": function, "top_k": top_k})
+
+
+def scores(logits: Array, function: str) -> NDArray[np.float64]:
+    """Logits of shape (…, labels) as scores."""
+    if function == "softmax":
+        return softmax(logits)
+    return sigmoid(logits) if function == "sigmoid" else logits.astype(np.float64)
+
+
+def decode(request: Request, _encoded: tuple[Encoded, ...], outputs: list[Array], manifest: Manifest) -> list[list[dict[str, Any]]]:
+    """One ranking a text, best first, also for a bare text: `[[{"label", "score"}, …]]`."""
+    answers = []
+    for logits in outputs:
+        found = scores(logits, request.options["function"])
+        # by the logits, which keep apart what a saturated score cannot; equal ones keep the labels' order
+        order = np.argsort(-logits, kind="stable")[: request.options["top_k"]]
+        answers.append([{"label": manifest.labels[i], "score": float(found[i])} for i in order])
+    return answers
+
+
+def parity(ours: Sequence[Array], reference: Sequence[Array], manifest: Manifest) -> dict[str, float]:
+    """Share of texts with the same best label, and 1 minus the drift of scores (mean, and worst of 100)."""
+    function = str(manifest.facts["function_to_apply"])
+    a, b = np.stack(ours), np.stack(reference)
+    drift = np.abs(scores(a, function) - scores(b, function)).max(axis=-1)
+    if function == "none":  # a regression's scale is its own
+        drift = drift / max(float(np.std(b)), 1e-6)
+    return {
+        "label_agreement": float((a.argmax(-1) == b.argmax(-1)).mean()),
+        "score_mean": 1 - float(drift.mean()),
+        "score_p99": 1 - float(np.percentile(drift, 99)),
+    }
+
+
+TASK = Task(
+    name="text-classification",
+    summary="Give each text a label.",
+    export=ExportSpec(auto_class="AutoModelForSequenceClassification", optimum_task="text-classification", output="logits"),
+    parameters=PARAMETERS,
+    facts=facts,
+    parse=parse,
+    encode=encode_texts,
+    run=run_encoder,
+    decode=decode,
+    parity=parity,
+    thresholds={
+        "fp32": {"label_agreement": 0.999, "score_mean": 0.9999, "score_p99": 0.999},
+        "int8": {"label_agreement": 0.97, "score_mean": 0.98, "score_p99": 0.85},
+    },
+    sample="A gripping, beautifully acted film.",
+)

@@ -1,0 +1,196 @@
+"""Token classification (named entities): spans in code points of the text as sent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hotfoot.contract.errors import InputError
+from hotfoot.contract.manifest import Manifest
+from hotfoot.task import Array, Encoded, ExportSpec, Options, Request, Task, Tokenizer, run_encoder
+from hotfoot.tasks._texts import TRUNCATION, check_parameters, choice, json_type, option, read_texts, softmax, truncation
+
+STRATEGIES = ("none", "simple", "first", "average", "max")
+PARAMETERS = ("aggregation_strategy", "ignore_labels", "stride", *TRUNCATION)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One or more tokens read as a unit: its scores over the labels, and its span in the text."""
+
+    scores: NDArray[np.float64]
+    start: int
+    end: int
+    index: int
+
+    @property
+    def label(self) -> int:
+        """The best label's index."""
+        return int(self.scores.argmax())
+
+
+def facts(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Where words end: WordPiece's pre-tokenizer knows; byte-level and SentencePiece ones split numbers, so white space decides."""
+    wordpiece = config["tokenizer"].get("model", {}).get("type") == "WordPiece"
+    return {"words": "pretokenizer" if wordpiece else "whitespace"}
+
+
+def parse(inputs: Any, parameters: Options, manifest: Manifest) -> Request:
+    """A text or a list of texts; raises InputError."""
+    check_parameters(parameters, PARAMETERS)
+    texts, paths, single = read_texts(inputs)
+    strategy = choice(parameters, "aggregation_strategy", STRATEGIES, "simple")
+    stride: int | None = option(parameters, "stride", int, None)
+    if stride is not None and strategy == "none":
+        raise InputError("needs an aggregation_strategy other than none, which merges the windows.", where="parameters.stride")
+    ignored = option(parameters, "ignore_labels", list, ["O"])
+    for i, label in enumerate(ignored):
+        if not isinstance(label, str):
+            raise InputError(f"must be a text, not {json_type(label)}.", where=f"parameters.ignore_labels[{i}]")
+    options = {"strategy": strategy, "stride": stride, "ignored": frozenset(ignored)}
+    return Request(texts, paths, single, truncation(parameters, manifest), options)
+
+
+def encode(request: Request, tokenizer: Tokenizer) -> tuple[Encoded, ...]:
+    """One window a text, or overlapping ones where a stride is given."""
+    return tokenizer.encode(request.texts, truncate=request.truncate, paths=request.paths, stride=request.options["stride"])
+
+
+def decode(request: Request, encoded: tuple[Encoded, ...], outputs: list[Array], manifest: Manifest) -> list[Any]:
+    """Entities in order of their place: one list for a bare text, a list of lists for a list."""
+    answers: list[Any] = []
+    by_item = groupby(zip(encoded, outputs, strict=True), key=lambda pair: pair[0].item)
+    for item, windows in by_item:
+        text = request.texts[item]
+        found = [_entities(text, window, logits, request, manifest) for window, logits in windows]
+        answers.append(found[0] if len(found) == 1 else _merge_windows([entity for each in found for entity in each]))
+    return list(answers[0]) if request.single else answers
+
+
+def _entities(text: str, encoded: Encoded, logits: Array, request: Request, manifest: Manifest) -> list[dict[str, Any]]:
+    strategy, ignored = request.options["strategy"], request.options["ignored"]
+    tokens = _tokens(text, encoded, softmax(logits))
+    if strategy == "none":
+        spelled = [{"entity": manifest.labels[t.label], **_show(text, t, float(t.scores.max())), "index": t.index} for t in tokens]
+        return [s for s in spelled if s["entity"] not in ignored]
+    if strategy != "simple":
+        tokens = [_as_word(word, strategy) for word in _words(text, tokens, encoded, str(manifest.facts["words"]))]
+    groups = []
+    for group in _grouped(tokens, manifest.labels):
+        tag = _split(manifest.labels[group[0].label])[1]
+        whole = Piece(group[0].scores, group[0].start, group[-1].end, group[0].index)
+        if tag not in ignored and manifest.labels[group[0].label] not in ignored:
+            groups.append({"entity_group": tag, **_show(text, whole, float(np.mean([p.scores.max() for p in group])))})
+    return groups
+
+
+def _tokens(text: str, encoded: Encoded, scores: NDArray[np.float64]) -> list[Piece]:
+    pieces = []
+    for index, (start, end) in enumerate(encoded.offsets):
+        if encoded.special[index]:
+            continue
+        # byte-level tokenizers may count the space before a word as the word's
+        while start < end and text[start].isspace():
+            start += 1  # noqa: PLW2901
+        pieces.append(Piece(scores[index], start, end, index))
+    return pieces
+
+
+def _words(text: str, tokens: list[Piece], encoded: Encoded, rule: str) -> Iterable[list[Piece]]:
+    word: list[Piece] = []
+    for token in tokens:
+        if word and _begins_word(text, word[-1], token, encoded, rule):
+            yield word
+            word = []
+        word.append(token)
+    if word:
+        yield word
+
+
+def _begins_word(text: str, before: Piece, token: Piece, encoded: Encoded, rule: str) -> bool:
+    if rule == "pretokenizer":
+        return encoded.words[before.index] != encoded.words[token.index]
+    return any(c.isspace() for c in text[before.end : token.start])
+
+
+def _as_word(tokens: list[Piece], strategy: str) -> Piece:
+    if strategy == "first":
+        scores = tokens[0].scores
+    elif strategy == "max":
+        scores = max(tokens, key=lambda t: float(t.scores.max())).scores
+    else:
+        scores = np.mean([t.scores for t in tokens], axis=0)
+    return Piece(scores, tokens[0].start, tokens[-1].end, tokens[0].index)
+
+
+def _split(label: str) -> tuple[str, str]:
+    """`B-PER` as (B, PER); a label without a prefix continues its own kind."""
+    return (label[0], label[2:]) if label[:2] in ("B-", "I-") else ("I", label)
+
+
+def _grouped(pieces: list[Piece], labels: Sequence[str]) -> Iterable[list[Piece]]:
+    """Neighbours of one tag, a new group at each B-."""
+    if not pieces:
+        return
+    group = [pieces[0]]
+    for before, piece in pairwise(pieces):
+        prefix, tag = _split(labels[piece.label])
+        if prefix == "B" or tag != _split(labels[before.label])[1]:
+            yield group
+            group = []
+        group.append(piece)
+    yield group
+
+
+def _show(text: str, piece: Piece, score: float) -> dict[str, Any]:
+    return {"score": score, "word": text[piece.start : piece.end], "start": piece.start, "end": piece.end}
+
+
+def _merge_windows(entities: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Of entities that overlap, seen by two windows, the longer one; at one length the surer one."""
+    merged: list[dict[str, Any]] = []
+    for entity in sorted(entities, key=lambda e: (e["start"], e["end"])):
+        if merged and entity["start"] < merged[-1]["end"]:
+            merged[-1] = max(merged[-1], entity, key=lambda e: (e["end"] - e["start"], e["score"]))
+        else:
+            merged.append(entity)
+    return merged
+
+
+def parity(ours: Sequence[Array], reference: Sequence[Array], manifest: Manifest) -> dict[str, float]:
+    """Share of tokens with the same label, F1 over the tokens that either calls an entity, and 1 minus the score drift."""
+    a, b = np.concatenate(list(ours)), np.concatenate(list(reference))
+    mine, theirs = a.argmax(-1), b.argmax(-1)
+    outside = np.array([label == "O" for label in manifest.labels])
+    hits = int(((mine == theirs) & ~outside[theirs]).sum())
+    called = int((~outside[mine]).sum()) + int((~outside[theirs]).sum())
+    drift = np.abs(softmax(a) - softmax(b)).max(axis=-1)
+    return {
+        "label_agreement": float((mine == theirs).mean()),
+        "entity_f1": 2 * hits / called if called else 1.0,
+        "score_mean": 1 - float(drift.mean()),
+    }
+
+
+TASK = Task(
+    name="token-classification",
+    summary="Find names, places and the like in each text.",
+    export=ExportSpec(auto_class="AutoModelForTokenClassification", optimum_task="token-classification", output="logits"),
+    parameters=PARAMETERS,
+    facts=facts,
+    parse=parse,
+    encode=encode,
+    run=run_encoder,
+    decode=decode,
+    parity=parity,
+    thresholds={
+        "fp32": {"label_agreement": 0.9999, "entity_f1": 0.999, "score_mean": 0.9999},
+        "int8": {"label_agreement": 0.99, "entity_f1": 0.97, "score_mean": 0.99},
+    },
+    sample="My name is Maria Gonzalez and I live in Springfield.",
+)

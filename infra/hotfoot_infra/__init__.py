@@ -1,0 +1,1 @@
+"""hotfoot's infrastructure: composes what the build stage made into stacks."""
