@@ -36,8 +36,10 @@ class Model:
     session: Session
 
     @classmethod
-    def open(cls, directory: Path | str, *, threads: int | None = None) -> Model:
+    def open(cls, directory: Path | str, *, threads: int | None = None, foreign: bool = False) -> Model:
         """Open the artifact in `directory`. `threads` overrides what the machine grants.
+
+        foreign: open it on a machine that it was not built for, as the build stage does to measure it.
 
         Raises ArtifactError for a damaged or foreign artifact, UnsupportedError for an unknown task or target.
         """
@@ -47,7 +49,7 @@ class Model:
             manifest=manifest,
             task=task.load(manifest.task),
             tokenizer=open_tokenizer(artifact, manifest, here.layer_root),
-            session=open_session(artifact, manifest, threads or here.threads),
+            session=open_session(artifact, manifest, threads or here.threads, foreign=foreign),
         )
 
     def predict(self, inputs: Any, parameters: Mapping[str, Any] | None = None) -> Prediction:

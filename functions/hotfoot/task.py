@@ -24,11 +24,15 @@ Options = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class ExportSpec:
-    """What to export: the transformers auto class, optimum's task name, and the one output that the task reads."""
+    """What to export: the transformers auto class, optimum's task name, and the one output that the task reads.
+
+    pools: the output is token vectors, which become one vector a text as the model's own files say.
+    """
 
     auto_class: str
     optimum_task: str
     output: str
+    pools: bool = False
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,10 @@ class LayerDir:
 
 @dataclass(frozen=True)
 class Bundle:
-    """A deployable package: layers in the order in which Lambda merges them, and the code."""
+    """A deployable package: layers in the order in which Lambda merges them, and the code.
+
+    bytecode is False where no interpreter of `python` was at hand, so that each cold start compiles its modules.
+    """
 
     target: str
     python: str
@@ -34,6 +37,7 @@ class Bundle:
     handler: str
     model_id: str
     model_digest: str
+    bytecode: bool
     layers: tuple[LayerDir, ...]
     code: LayerDir
 
@@ -41,6 +45,11 @@ class Bundle:
     def unzipped_bytes(self) -> int:
         """What counts against the platform's limit: the code and every layer."""
         return self.code.unzipped_bytes + sum(layer.unzipped_bytes for layer in self.layers)
+
+    @property
+    def zipped_bytes(self) -> int:
+        """What a first deployment uploads; later ones upload only what changed."""
+        return self.code.zipped_bytes + sum(layer.zipped_bytes for layer in self.layers)
 
 
 def read(directory: Path) -> Bundle:

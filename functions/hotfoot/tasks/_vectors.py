@@ -10,7 +10,7 @@ import numpy as np
 from hotfoot.contract.manifest import Manifest
 from hotfoot.task import Array, ExportSpec
 
-EXPORT = ExportSpec(auto_class="AutoModel", optimum_task="feature-extraction", output="last_hidden_state")
+EXPORT = ExportSpec(auto_class="AutoModel", optimum_task="feature-extraction", output="last_hidden_state", pools=True)
 
 # int8's are hotfoot's own promise; fp32 must be the original but for the order of float sums
 THRESHOLDS = {

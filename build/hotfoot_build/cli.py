@@ -1,0 +1,155 @@
+"""The command line: parse, call one function, print."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from hotfoot import targets, task
+from hotfoot.contract.errors import HotfootError, InputError
+
+# 1 is an error of hotfoot's own, 2 what typer gives for wrong usage
+EXIT_CODES = {
+    "input": 2,
+    "too_large": 2,
+    "unsupported": 3,
+    "artifact": 4,
+    "pass": 5,
+    "parity": 6,
+    "budget": 7,
+    "overloaded": 8,
+    "internal": 1,
+}
+
+app = typer.Typer(
+    name="hotfoot",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    help="Serverless transformer inference: a Hugging Face model in, a small and proven artifact out.\n\n"
+    "A first round:\n\n"
+    "  hotfoot build sentence-transformers/all-MiniLM-L6-v2 --task feature-extraction --out artifacts/embed\n\n"
+    "  hotfoot serve artifacts/embed\n\n"
+    "  hotfoot bundle artifacts/embed --out bundles/embed",
+)
+console = Console(stderr=True)
+
+
+@app.command()
+def build(
+    model: Annotated[str, typer.Argument(help="A hub id (ORG/NAME), a local folder, or an .onnx file with its config.json.")],
+    task_name: Annotated[str, typer.Option("--task", help="What it is for; `hotfoot tasks` lists them. Or a module of your own.")],
+    target: Annotated[str, typer.Option(help="The machine that it will run on; `hotfoot targets` lists them.")] = targets.LOCAL,
+    out: Annotated[Path | None, typer.Option(help="Folder of the artifact. Default: artifacts/NAME-TARGET.")] = None,
+    precision: Annotated[str, typer.Option(help="int8 (row-wise dynamic) or fp32.")] = "int8",
+    revision: Annotated[str | None, typer.Option(help="Branch, tag or commit on the hub; pinned to one commit for every file.")] = None,
+    name: Annotated[str | None, typer.Option(help="The id of a local model. Default: its folder's name.")] = None,
+    pooling: Annotated[str | None, typer.Option(help="cls, mean, max, last or none, where the model does not say.")] = None,
+    max_tokens: Annotated[int | None, typer.Option(help="A lower limit than the model's own, special tokens included.")] = None,
+    samples: Annotated[Path | None, typer.Option(help="Texts to prove the artifact on: a line each, or .jsonl with a `text`.")] = None,
+    threshold: Annotated[list[str] | None, typer.Option(help="NAME=VALUE: the least agreement to accept; may be repeated.")] = None,
+    allow_pickle: Annotated[bool, typer.Option("--allow-pickle", help="Read pickled weights, which can run code.")] = False,
+    trust_remote_code: Annotated[bool, typer.Option("--trust-remote-code", help="Run the model's own Python files.")] = False,
+) -> None:
+    """Build an artifact: export, optimise, quantize, and prove it against the original model.
+
+    A build that misses a threshold fails with exit code 6 and its numbers, and leaves nothing behind. HF_TOKEN is used for gated
+    models and never recorded.
+    """
+    from hotfoot_build import pipeline
+    from hotfoot_build.progress import Progress, size
+
+    if precision not in pipeline.PRECISIONS:
+        raise InputError(f"is {precision!r}; it must be one of {', '.join(pipeline.PRECISIONS)}.", where="--precision")
+    request = pipeline.BuildRequest(
+        model, task_name, target, precision, out, revision, name, pooling, max_tokens, samples, _thresholds(threshold or []),
+        allow_pickle, trust_remote_code,
+    )  # fmt: skip
+    console.print(f"Building [bold]{model}[/bold] for {task_name} on {targets.load(target).name}")
+    built = pipeline.build(request, Progress(console))
+    total = sum(f.size for f in (*built.manifest.files, *built.manifest.tokenizer.files))
+    console.print(f"[bold]{built.path}[/bold]  {size(total)}, digest {built.manifest.digest[:12]}", highlight=False)
+    typer.echo(built.path)
+
+
+def _thresholds(given: list[str]) -> dict[str, float]:
+    found = {}
+    for text in given:
+        name, _, value = text.partition("=")
+        try:
+            found[name] = float(value)
+        except ValueError:
+            raise InputError(f"is {text!r}; it must be NAME=VALUE, as cosine_mean=0.99.", where="--threshold") from None
+    return found
+
+
+@app.command()
+def bundle(
+    artifact: Annotated[Path, typer.Argument(help="Folder that `hotfoot build` wrote.")],
+    out: Annotated[Path | None, typer.Option(help="Folder of the bundle. Default: bundles/ and the artifact's name.")] = None,
+    python: Annotated[str | None, typer.Option(help="Python version of the function, as 3.14. Default: the target's.")] = None,
+) -> None:
+    """Make the deployable package: runtime, tokenizer and model layers and the code, for the artifact's target. No Docker."""
+    from hotfoot_build.package import bundle as packaging
+    from hotfoot_build.progress import Progress, size
+
+    destination = out or Path("bundles") / artifact.name
+    with Progress(console).step("bundle") as step:
+        made = packaging.bundle(artifact, destination, progress=step, python=python)
+        step.result = f"{made.target}, Python {made.python}"
+    table = Table("part", "unzipped", "zipped", "hash")
+    for part in (*made.layers, made.code):
+        table.add_row(part.kind, size(part.unzipped_bytes), size(part.zipped_bytes), part.hash[:12])
+    table.add_row("together", size(made.unzipped_bytes), size(sum(p.zipped_bytes for p in (*made.layers, made.code))), "")
+    console.print(table)
+    typer.echo(destination)
+
+
+@app.command()
+def serve(
+    artifact: Annotated[Path, typer.Argument(help="Folder that `hotfoot build` wrote.")],
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen on.")] = 8080,
+) -> None:
+    """Serve an artifact over HTTP: the app that runs in AWS, under uvicorn."""
+    from hotfoot import server
+
+    raise SystemExit(server.main([str(artifact), "--host", host, "--port", str(port)]))
+
+
+@app.command()
+def verify(artifact: Annotated[Path, typer.Argument(help="Folder that `hotfoot build` wrote.")]) -> None:
+    """Check every byte of an artifact against its manifest; all faults are named at once."""
+    from hotfoot.contract import manifest
+
+    typer.echo(f"{artifact}: whole, digest {manifest.verify(artifact).digest}")
+
+
+@app.command()
+def tasks() -> None:
+    """List the tasks."""
+    for name in task.names():
+        typer.echo(f"{name:<24}{task.load(name).summary}")
+
+
+@app.command(name="targets")
+def list_targets() -> None:
+    """List the targets, and which one `local` means here."""
+    here = targets.local().name
+    for name in targets.names():
+        typer.echo(f"{name:<28}{targets.load(name).summary}{'  <- local' if name == here else ''}")
+
+
+def main() -> NoReturn:
+    """Run the command line; errors that the user can act on become a message and an exit code."""
+    try:
+        app()
+    except HotfootError as error:
+        Console(stderr=True).print(f"[bold red]{error.kind}[/bold red] {error}", highlight=False, soft_wrap=True, markup=True)
+        sys.exit(EXIT_CODES[error.kind])
+    sys.exit(0)

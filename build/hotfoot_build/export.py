@@ -1,0 +1,198 @@
+"""Runs in the export environment: the original model in, an ONNX graph and its own answers out.
+
+The only file that imports torch, transformers, optimum and sentence-transformers.
+
+    python -m hotfoot_build.export REQUEST.json OUT
+
+Progress goes to standard output, a JSON line each; an error that the user can act on is the last of them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import warnings
+from collections.abc import Iterator, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hotfoot.contract import codec
+from hotfoot.contract.errors import HotfootError, UnsupportedError
+from hotfoot.task import Array
+from hotfoot_build.exchange import ARRAYS, GRAPH, RESULT, TOKENIZER, ExportRequest, ExportResult, Reference
+
+OPSET = 18  # what optimum recommends at least; ONNX Runtime has had it since 1.14
+BATCH_TOKENS = 4096  # padded tokens a run of the original
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Read the request, write the files, report; 0 when done."""
+    # models come as pinned files: a look at the hub could only bring something else
+    os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1", TOKENIZERS_PARALLELISM="false", TRANSFORMERS_VERBOSITY="error")
+    warnings.filterwarnings("ignore")
+    request_path, out = Path(arguments[0]), Path(arguments[1])
+    request = codec.loads(ExportRequest, request_path.read_text(encoding="utf-8"), request_path.name)
+    try:
+        _export(request, out)
+    except HotfootError as error:
+        _say(error=error.kind, message=error.message, hint=error.hint)
+        return 1
+    return 0
+
+
+def _say(**fields: Any) -> None:
+    sys.stdout.write(json.dumps(fields) + "\n")
+    sys.stdout.flush()
+
+
+def _export(request: ExportRequest, out: Path) -> None:
+    _say(step="loading the original model")
+    tokenizer = _load_tokenizer(request)
+    model = _load_model(request)
+    _say(step="tracing the graph")
+    _write_graph(model, request, out)
+    tokenizer.backend_tokenizer.save(str(out / TOKENIZER))
+    ids = _token_ids(tokenizer, request)
+    outputs = _sentence_vectors(request) if request.sentence_transformer else _run_original(model, tokenizer, request, ids)
+    Reference(tuple(outputs), tuple(ids)).save(out / ARRAYS)
+    packages = ("torch", "transformers", "optimum", "optimum-onnx", "tokenizers", "sentence-transformers")
+    result = ExportResult(
+        pad_id=tokenizer.pad_token_id,
+        pad_side=tokenizer.padding_side,
+        truncation_side=tokenizer.truncation_side,
+        versions={name: version(name) for name in packages},
+    )
+    (out / RESULT).write_text(codec.dumps(result), encoding="utf-8")
+
+
+def _load_tokenizer(request: ExportRequest) -> Any:
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(request.model_path, use_fast=True, trust_remote_code=request.trust_remote_code)
+    if not tokenizer.is_fast:
+        message = f"{type(tokenizer).__name__} has no fast form, so no tokenizer.json can be made of it."
+        raise UnsupportedError(message, hint="Convert it, or use a model of the same family that has a tokenizer.json.")
+    return tokenizer
+
+
+def _load_model(request: ExportRequest) -> Any:
+    import torch
+    import transformers
+
+    auto = getattr(transformers, request.auto_class)
+    try:
+        # eager attention traces to plain products, without SDPA's branches for masks that never come
+        model, report = auto.from_pretrained(
+            request.model_path,
+            attn_implementation="eager",
+            torch_dtype=torch.float32,
+            use_safetensors=not request.pickled,
+            trust_remote_code=request.trust_remote_code,
+            output_loading_info=True,
+        )
+    except (OSError, ValueError, KeyError) as error:
+        raise UnsupportedError(f"transformers cannot load the model as {request.auto_class}: {error}") from error
+    # a pooler that the task does not read may be absent; a head may not, as random weights would answer
+    missing = sorted(k for k in report["missing_keys"] if "pooler" not in k)
+    if missing:
+        hint = "The checkpoint was trained for another task; choose the --task that it was made for."
+        raise UnsupportedError(f"the weights lack {', '.join(missing[:5])}, which {request.auto_class} needs.", hint=hint)
+    return model.eval()
+
+
+def _write_graph(model: Any, request: ExportRequest, out: Path) -> None:
+    from optimum.exporters.onnx import onnx_export_from_model
+
+    try:
+        onnx_export_from_model(
+            model, output=out, task=request.optimum_task, opset=OPSET, do_validation=False, library_name="transformers", preprocessors=None
+        )
+    except (ValueError, KeyError, NotImplementedError) as error:
+        name = type(model).__name__
+        raise UnsupportedError(f"optimum cannot export {name} for {request.optimum_task}: {error}") from error
+    if not (out / GRAPH).is_file():
+        found = ", ".join(sorted(p.name for p in out.glob("*.onnx"))) or "none"
+        raise UnsupportedError(f"the export of {type(model).__name__} made no single graph; it made: {found}.")
+
+
+def _token_ids(tokenizer: Any, request: ExportRequest) -> list[NDArray[np.int64]]:
+    texts = [*request.texts, *request.tokenizer_texts]
+    encoded = tokenizer(texts, truncation=True, max_length=request.max_tokens)["input_ids"]
+    return [np.asarray(ids, dtype=np.int64) for ids in encoded]
+
+
+def _sentence_vectors(request: ExportRequest) -> list[Array]:
+    """The vectors that the sentence-transformers library itself makes of the model."""
+    from sentence_transformers import SentenceTransformer
+
+    model = SentenceTransformer(
+        request.model_path,
+        device="cpu",
+        trust_remote_code=request.trust_remote_code,
+        local_files_only=True,
+        model_kwargs={"use_safetensors": not request.pickled, "torch_dtype": "float32"},
+    )
+    model.max_seq_length = request.max_tokens
+    vectors: list[Array] = []
+    for start in range(0, len(request.texts), 64):
+        # an empty prompt: the texts come with theirs, or without
+        part = list(request.texts[start : start + 64])
+        vectors += list(model.encode(part, prompt="", batch_size=16, show_progress_bar=False, convert_to_numpy=True))
+        _say(step="asking the original", done=len(vectors), total=len(request.texts))
+    return vectors
+
+
+def _run_original(model: Any, tokenizer: Any, request: ExportRequest, ids: Sequence[NDArray[np.int64]]) -> list[Array]:
+    import torch
+
+    outputs: list[Array | None] = [None] * len(request.texts)
+    done = 0
+    for members in _batches([len(i) for i in ids[: len(request.texts)]]):
+        texts = [request.texts[i] for i in members]
+        batch = tokenizer(texts, return_tensors="pt", padding=True, truncation=True, max_length=request.max_tokens)
+        with torch.no_grad():
+            values = getattr(model(**batch), request.output)
+        for row, mask, index in zip(_pool(values, batch["attention_mask"], request), batch["attention_mask"], members, strict=True):
+            outputs[index] = (row[mask.bool()] if row.dim() == 2 else row).numpy()
+        done += len(members)
+        _say(step="asking the original", done=done, total=len(outputs))
+    return [o for o in outputs if o is not None]
+
+
+def _pool(values: Any, mask: Any, request: ExportRequest) -> Any:
+    """Token vectors as the request's embedding facts say; other outputs as they are."""
+    import torch
+
+    facts = request.embedding or {}
+    pooling = facts.get("pooling", "none")
+    if pooling == "none":
+        return values
+    real = mask.unsqueeze(-1)
+    pooled = {
+        "mean": lambda: (values * real).sum(1) / real.sum(1),
+        "max": lambda: values.masked_fill(real == 0, torch.finfo(values.dtype).min).max(1).values,
+        "cls": lambda: values[torch.arange(len(values)), mask.argmax(1)],
+        "last": lambda: values[torch.arange(len(values)), mask.shape[1] - 1 - mask.flip(1).argmax(1)],
+    }[pooling]()
+    return torch.nn.functional.normalize(pooled, dim=-1) if facts.get("normalize") else pooled
+
+
+def _batches(lengths: Sequence[int]) -> Iterator[list[int]]:
+    """Indices by length, so that little padding is computed."""
+    batch: list[int] = []
+    for index in sorted(range(len(lengths)), key=lambda i: lengths[i]):
+        if batch and (len(batch) + 1) * lengths[index] > BATCH_TOKENS:
+            yield batch
+            batch = []
+        batch.append(index)
+    if batch:
+        yield batch
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,145 @@
+"""What a model's own files say: labels, pooling, prompts, limits. Read once here, so that the runtime finds plain facts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hotfoot.contract.errors import UnsupportedError
+from hotfoot.task import Task
+from hotfoot_build.passes.pool_in_graph import POOLINGS
+
+# their position table begins after the padding index, so that many of its rows are no positions
+OFFSET_POSITIONS = (
+    "camembert",
+    "data2vec-text",
+    "ibert",
+    "longformer",
+    "luke",
+    "mpnet",
+    "roberta",
+    "roberta-prelayernorm",
+    "xlm-roberta",
+    "xlm-roberta-xl",
+    "xmod",
+)
+NO_LIMIT = 1_000_000  # tokenizer files write 1e30 where the author set none
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object, empty where the file is missing. Raises UnsupportedError for anything else."""
+    if not path.is_file():
+        return {}
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise UnsupportedError(f"{path.name} is not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise UnsupportedError(f"{path.name} holds no JSON object")
+    return value
+
+
+def labels(config: Mapping[str, Any]) -> tuple[str, ...]:
+    """id2label in numeric order: its keys are strings, and a file's order may be that of a dictionary.
+
+    Raises UnsupportedError for ids that are missing, doubled or no numbers.
+    """
+    names = config.get("id2label") or {f"{i}": f"LABEL_{i}" for i in range(int(config.get("num_labels", 2)))}
+    try:
+        by_id = {int(key): str(value) for key, value in names.items()}
+    except ValueError:
+        raise UnsupportedError(f"id2label in config.json has keys that are no numbers: {', '.join(names)}") from None
+    missing = sorted(set(range(len(names))) - set(by_id))
+    if missing:
+        raise UnsupportedError(f"id2label in config.json has {len(names)} labels, but none for {', '.join(map(str, missing))}")
+    return tuple(by_id[i] for i in range(len(by_id)))
+
+
+def is_sentence_transformer(model: Path) -> bool:
+    """True for a folder with sentence-transformers modules."""
+    return (model / "modules.json").is_file()
+
+
+def embedding(model: Path, asked: str | None) -> dict[str, Any]:
+    """Pooling, normalisation and prompts: by the sentence-transformers modules, else as `asked`, mean by default.
+
+    Raises UnsupportedError for a module or pooling that hotfoot would have to leave out.
+    """
+    if not is_sentence_transformer(model):
+        return {"pooling": asked or "mean", "normalize": (asked or "mean") != "none", "prompts": {}, "default_prompt": None}
+    modules = json.loads((model / "modules.json").read_text(encoding="utf-8"))
+    kinds = [str(m["type"]).rsplit(".", 1)[-1] for m in modules]
+    if kinds not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]):
+        known = "Transformer, Pooling and, if it likes, Normalize"
+        raise UnsupportedError(
+            f"modules.json lists {', '.join(kinds)}; hotfoot can serve {known}.", hint="A module left out changes every vector."
+        )
+    pooling = _pooling(read_json(model / modules[1]["path"] / "config.json"))
+    if asked and asked != pooling:
+        raise UnsupportedError(f"--pooling {asked} goes against the model's own modules, which say {pooling}.")
+    card = read_json(model / "config_sentence_transformers.json")
+    prompts = {name: text for name, text in (card.get("prompts") or {}).items() if text}
+    return {"pooling": pooling, "normalize": "Normalize" in kinds, "prompts": prompts, "default_prompt": card.get("default_prompt_name")}
+
+
+def _pooling(config: Mapping[str, Any]) -> str:
+    spelled = {"cls_token": "cls", "mean_tokens": "mean", "max_tokens": "max", "lasttoken": "last"}
+    on = [key.removeprefix("pooling_mode_") for key, value in config.items() if key.startswith("pooling_mode_") and value]
+    if "pooling_mode" in config:
+        on = [str(config["pooling_mode"])]
+    if len(on) != 1 or spelled.get(on[0], on[0]) not in POOLINGS:
+        raise UnsupportedError(f"the model pools by {', '.join(on) or 'nothing'}; hotfoot can do one of {', '.join(POOLINGS)}.")
+    if config.get("include_prompt") is False:
+        raise UnsupportedError("the model leaves its prompt out of the pooling (include_prompt: false), which hotfoot cannot do yet.")
+    return spelled.get(on[0], on[0])
+
+
+def max_tokens(model: Path, config: Mapping[str, Any], asked: int | None) -> int:
+    """The longest input, special tokens included: the least of what the model, its tokenizer and sentence-transformers allow.
+
+    Raises UnsupportedError when nothing names a limit, or `asked` is above it.
+    """
+    known = [_positions(config), read_json(model / "tokenizer_config.json").get("model_max_length")]
+    known.append(read_json(model / "sentence_bert_config.json").get("max_seq_length") if is_sentence_transformer(model) else None)
+    limits = [int(limit) for limit in known if isinstance(limit, (int, float)) and 0 < limit < NO_LIMIT]
+    if asked is not None and (not limits or asked <= min(limits)):
+        return asked
+    if not limits:
+        raise UnsupportedError("neither config.json nor the tokenizer names the longest input.", hint="Say it with --max-tokens.")
+    if asked is not None:
+        raise UnsupportedError(f"--max-tokens {asked} is above the model's own limit of {min(limits)}.")
+    return min(limits)
+
+
+def _positions(config: Mapping[str, Any]) -> int | None:
+    table = config.get("max_position_embeddings") or config.get("n_positions")
+    if not isinstance(table, int):
+        return None
+    offset = int(config.get("pad_token_id") or 0) + 1 if config.get("model_type") in OFFSET_POSITIONS else 0
+    return table - offset
+
+
+@dataclass(frozen=True)
+class ModelFacts:
+    """What the model's files say of it. `embedding` is None for tasks that do not pool; labels are empty there."""
+
+    config: Mapping[str, Any]
+    labels: tuple[str, ...]
+    embedding: Mapping[str, Any] | None
+    max_tokens: int
+
+
+def read(model: Path, task: Task, pooling: str | None, asked_tokens: int | None) -> ModelFacts:
+    """Read the facts that `task` needs. Raises UnsupportedError for what hotfoot could not honour."""
+    config = read_json(model / "config.json")
+    if pooling is not None and not task.export.pools:
+        raise UnsupportedError(f"--pooling {pooling} has no meaning for {task.name}, which reads every token.")
+    return ModelFacts(
+        config=config,
+        labels=() if task.export.pools else labels(config),
+        embedding=embedding(model, pooling) if task.export.pools else None,
+        max_tokens=max_tokens(model, config, asked_tokens),
+    )

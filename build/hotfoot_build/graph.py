@@ -1,0 +1,147 @@
+"""An ONNX graph on its way through the passes: load, look, and save in one canonical form."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+from numpy.typing import NDArray
+from onnx_ir.passes import common
+
+from hotfoot.contract.errors import PassError
+from hotfoot.contract.manifest import GraphSpec, TensorSpec
+
+MICROSOFT = "com.microsoft"  # ONNX Runtime's own operators
+
+
+@dataclass
+class Graph:
+    """One graph of an artifact. `role` is its name in the manifest; `model` is changed in place by the passes."""
+
+    role: str
+    model: ir.Model
+
+    @property
+    def ir(self) -> ir.Graph:
+        """The graph proper."""
+        return self.model.graph
+
+    @property
+    def opset(self) -> int:
+        """The version of the standard operators."""
+        return self.model.opset_imports[""]
+
+    def op_counts(self) -> dict[str, int]:
+        """Operators by type, constants left out: a stored constant is data, not work."""
+        counts = Counter(node.op_type for node in self.ir if node.op_type != "Constant")
+        return dict(sorted(counts.items()))
+
+    def weight_bytes(self) -> int:
+        """Bytes of all initializers."""
+        return sum(v.const_value.nbytes for v in self.ir.initializers.values() if v.const_value is not None)
+
+
+def load(path: Path, role: str = "model") -> Graph:
+    """Read an ONNX file, its external data mapped into memory. Raises PassError for one that is not ONNX."""
+    try:
+        return Graph(role, ir.load(path))
+    except Exception as error:  # noqa: BLE001 - protobuf's errors share no base worth naming
+        raise PassError(f"{path.name} cannot be read as ONNX: {error}") from error
+
+
+def save(graph: Graph, path: Path) -> GraphSpec:
+    """Write the graph in canonical form, so that the same graph gives the same bytes, and describe its door."""
+    canonicalize(graph)
+    ir.save(graph.model, path)
+    return GraphSpec(graph.role, path.name, tuple(map(_door, graph.ir.inputs)), tuple(map(_door, graph.ir.outputs)))
+
+
+def canonicalize(graph: Graph) -> None:
+    """Drop what has no effect (unused nodes, doc strings, exporter metadata) and number every name in order of use."""
+    common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(graph.model)
+    common.RemoveUnusedNodesPass()(graph.model)
+    common.TopologicalSortPass()(graph.model)
+    common.ClearMetadataAndDocStringPass()(graph.model)
+    common.RemoveUnusedOpsetsPass()(graph.model)
+    graph.model.producer_name, graph.model.producer_version, graph.model.domain = "hotfoot", None, None
+    graph.model.model_version, graph.ir.name = None, graph.role
+    graph.ir.metadata_props.clear()
+    outer = {v.name for v in (*graph.ir.inputs, *graph.ir.outputs)}
+    weights: dict[ir.Value, None] = {}  # an ordered set
+    for number, node in enumerate(graph.ir):
+        node.name = f"{node.op_type}_{number}"
+        weights.update(dict.fromkeys(v for v in node.inputs if v is not None and v.is_initializer()))
+        for index, output in enumerate(node.outputs):
+            if output.name not in outer:
+                output.name = f"{node.name}_{index}"
+            # inferred shapes carry the exporter's symbol names; the session infers its own
+            if not output.is_graph_output():
+                output.shape = None
+    _number_weights(graph.ir, list(weights))
+
+
+def _number_weights(graph: ir.Graph, weights: list[ir.Value]) -> None:
+    graph.initializers.clear()
+    for number, value in enumerate(weights):
+        value.name = f"w{number}"
+        graph.register_initializer(value)
+
+
+def _door(value: ir.Value) -> TensorSpec:
+    if value.dtype is None or value.shape is None:
+        raise PassError(f"the graph's {value.name} has no declared type and shape")
+    shape = tuple(d if isinstance(d, int) else str(d) for d in value.shape)
+    return TensorSpec(str(value.name), value.dtype.numpy().name, shape)
+
+
+def constant(graph: Graph, name: str, array: NDArray[Any] | np.generic) -> ir.Value:
+    """An initializer, made once a name and content."""
+    found = graph.ir.initializers.get(name)
+    if found is not None and found.const_value is not None and np.array_equal(found.const_value.numpy(), array):
+        return found
+    if found is not None:
+        name = f"{name}.{len(graph.ir.initializers)}"
+    tensor = ir.tensor(np.asarray(array), name=name)
+    value = ir.Value(name=name, const_value=tensor, type=ir.TensorType(tensor.dtype), shape=ir.Shape(np.shape(array)))
+    graph.ir.register_initializer(value)
+    return value
+
+
+def insert(
+    graph: Graph,
+    before: ir.Node | None,
+    op: str,
+    inputs: Sequence[ir.Value | None],
+    attributes: Mapping[str, Any] | None = None,
+    domain: str = "",
+) -> ir.Value:
+    """Add a node with one output before `before` (at the end for None) and return that output."""
+    node = ir.node(op, inputs, attributes=attributes or {}, domain=domain)
+    if domain:
+        graph.model.opset_imports.setdefault(domain, 1)
+    if before is None:
+        graph.ir.append(node)
+    else:
+        graph.ir.insert_before(before, node)
+    return node.outputs[0]
+
+
+def reduce(graph: Graph, before: ir.Node | None, op: str, value: ir.Value, axis: int) -> ir.Value:
+    """A Reduce* over one axis, kept as size 1. The axes are an attribute in older opsets and an input in newer ones."""
+    if graph.opset >= (13 if op == "ReduceSum" else 18):
+        axes = constant(graph, f"axis.{axis}", np.array([axis], np.int64))
+        return insert(graph, before, op, [value, axes], {"keepdims": 1})
+    return insert(graph, before, op, [value], {"axes": [axis], "keepdims": 1})
+
+
+def weight_of(value: ir.Value | None) -> NDArray[Any] | None:
+    """The array of an initializer or Constant, None for anything computed."""
+    if value is None:
+        return None
+    tensor = value.const_value if value.is_initializer() else ir.convenience.get_const_tensor(value)
+    return None if tensor is None else tensor.numpy()

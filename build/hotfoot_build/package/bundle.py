@@ -1,0 +1,106 @@
+"""`hotfoot bundle`: an artifact becomes a directory that a machine can run, whole or not at all."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from hotfoot import targets
+from hotfoot.contract import codec, manifest
+from hotfoot.contract.bundle import BUNDLE, Bundle
+from hotfoot.contract.errors import ArtifactError, BudgetError, UnsupportedError
+from hotfoot.contract.target import Target
+from hotfoot_build.package import interpreters, layers, tree
+from hotfoot_build.package.layers import Progress, RuntimeSpec
+from hotfoot_build.package.wheels import LOCKS
+
+HANDLER = "hotfoot.handlers.http.handler"
+OLDEST = (3, 11)  # onnxruntime has no wheels for an older one
+
+
+def bundle(
+    artifact: Path, out: Path, *, progress: Progress, python: str | None = None, target: Target | None = None, lock: Path | None = None
+) -> Bundle:
+    """Make `out` from the artifact: layers and code for the target's machine, and `bundle.json`. Gives what it wrote.
+
+    python is a minor version (`3.13`) other than the target's; target one other than the artifact's, with the same CPU
+    features or more; lock another list of wheels than the project's. An `out` that holds an older bundle is replaced only
+    when the new one is whole. Raises ArtifactError for a damaged artifact or an `out` that is no bundle, UnsupportedError
+    for a target or Python that does not fit, BudgetError for a package beyond the target's limits.
+    """
+    made_from = manifest.verify(artifact)
+    chosen = _target(made_from, target)
+    minor = _python(chosen, python)
+    _refuse_foreign(out)
+    interpreter = interpreters.find(minor)
+    if interpreter is None:
+        progress(
+            f"WARNING: no Python {minor} on this machine, so the bundle ships no bytecode and every cold start compiles its modules "
+            f"anew. Install Python {minor} (`uv python install {minor}`) and bundle again."
+        )
+    lock = lock or LOCKS / ("runtime.txt" if chosen.system == "lambda" else "container.txt")
+    spec = RuntimeSpec(lock=lock, platform=chosen.platform, arch=chosen.arch, glibc=chosen.glibc, python=minor, interpreter=interpreter)
+    with tree.replacing(out) as work:
+        made = Bundle(
+            target=chosen.name,
+            python=minor,
+            arch=chosen.arch,
+            handler=HANDLER,
+            model_id=made_from.model.id,
+            model_digest=made_from.digest,
+            bytecode=interpreter is not None,
+            layers=(
+                layers.runtime_layer(work, spec, progress),
+                layers.tokenizer_layer(work, artifact, made_from),
+                layers.model_layer(work, artifact, made_from),
+            ),
+            code=layers.code_directory(work, made_from.task, interpreter),
+        )
+        check_limits(made, chosen, work)
+        (work / BUNDLE).write_text(codec.dumps(made), encoding="utf-8")
+    progress(f"bundle: {made.unzipped_bytes / 1e6:.1f} MB unzipped, {made.zipped_bytes / 1e6:.1f} MB zipped")
+    return made
+
+
+def check_limits(made: Bundle, target: Target, directory: Path) -> None:
+    """Raise BudgetError where the bundle in `directory` has more bytes or layers than the target allows."""
+    most = target.limits.layers
+    if most is not None and len(made.layers) > most:
+        raise BudgetError(f"the bundle has {len(made.layers)} layers, {target.name} allows {most}.", hint="Attach fewer layers.")
+    limit = target.limits.package_bytes
+    if limit is None or made.unzipped_bytes <= limit:
+        return
+    heaviest = "\n".join(f"  {count / 1e6:8.1f} MB  {path}" for path, count in tree.largest(directory))
+    raise BudgetError(
+        f"the bundle has {made.unzipped_bytes:,} bytes unzipped; {target.name} allows {limit:,} over the code and all layers.\n"
+        f"{made.unzipped_bytes - limit:,} too many. Largest:\n{heaviest}\n",
+        hint="Build with --precision int8, choose a smaller model, or bundle for a container, whose image may be larger.",
+    )
+
+
+def _target(made_from: manifest.Manifest, given: Target | None) -> Target:
+    built_for = targets.load(made_from.target)
+    if given is None:
+        return built_for
+    missing = set(built_for.isa) - set(given.isa)
+    if given.arch != built_for.arch or missing:
+        lack = f" It lacks {', '.join(sorted(missing))}." if missing else ""
+        raise UnsupportedError(
+            f"the artifact was built for {built_for.name} ({built_for.arch}) and cannot run on {given.name} ({given.arch}).{lack}",
+            hint=f"Build it with --target {given.name}.",
+        )
+    return given
+
+
+def _python(target: Target, given: str | None) -> str:
+    minor = given or target.python or interpreters.running_minor()
+    match = re.fullmatch(r"(\d+)\.(\d+)", minor)
+    if not match or (int(match[1]), int(match[2])) < OLDEST:
+        raise UnsupportedError(f"Python {minor!r} is not one that hotfoot runs on.", hint="Give a minor version from 3.11, such as 3.13.")
+    return minor
+
+
+def _refuse_foreign(out: Path) -> None:
+    empty = not out.exists() or (out.is_dir() and not any(out.iterdir()))
+    if not empty and not (out / BUNDLE).is_file():
+        raise ArtifactError(f"{out} exists and is no bundle, so it is not replaced.", hint="Give another --out.")

@@ -1,0 +1,154 @@
+"""The four directories of a bundle: runtime, tokenizer and model become layers, code is the function itself.
+
+Each is named by its content, so what did not change is not uploaded again: two models with one tokenizer share its layer,
+and a new model version changes the model layer alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+import hotfoot
+from hotfoot.contract import codec
+from hotfoot.contract.bundle import LayerDir, LayerKind
+from hotfoot.contract.errors import ArtifactError, UnsupportedError
+from hotfoot.contract.manifest import MANIFEST, TOKENIZER_DIR, Manifest
+from hotfoot.contract.target import Arch
+from hotfoot_build.package import bytecode, elf, prune, tree, wheels
+from hotfoot_build.package.interpreters import Interpreter
+
+Progress = Callable[[str], None]
+FORMAT = 1  # raise it when a runtime layer is made in another way, so that no older one is taken from the cache
+LAYERS, CODE = "layers", "code"
+MOUNTED, TASK_ROOT = "/opt", "/var/task"  # where Lambda puts layers and code; tracebacks name files there
+
+
+@dataclass(frozen=True)
+class RuntimeSpec:
+    """All that a runtime layer depends on. interpreter compiles it; None leaves it uncompiled."""
+
+    lock: Path
+    platform: str
+    arch: Arch
+    glibc: tuple[int, int]
+    python: str
+    interpreter: Interpreter | None
+
+    @property
+    def key(self) -> str:
+        """Names the layer in the cache: the same key means the same bytes."""
+        facts = {
+            "format": FORMAT,
+            "lock": hashlib.sha256(self.lock.read_bytes()).hexdigest(),
+            "platform": self.platform,
+            "glibc": self.glibc,
+            "python": self.python,
+            "compiled_by": self.interpreter.version if self.interpreter else "",
+            "rules": [asdict(rule) for rule in prune.RULES],
+        }
+        return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def runtime_layer(bundle: Path, spec: RuntimeSpec, progress: Progress) -> LayerDir:
+    """Put the third-party packages into the bundle, from the user's cache where the same layer was made before."""
+    place = tree.cache_root() / "layers" / spec.key
+    if place.exists() and not _intact(place):
+        progress(f"runtime: the cached layer in {place} was changed or cut off; making it again")
+        shutil.rmtree(place)
+    if place.exists():
+        progress("runtime: unchanged, taken from the cache")
+    tree.made_once(place, lambda aside: _make_runtime(aside, spec, progress))
+    shutil.copytree(place / "runtime", bundle / LAYERS / "runtime")
+    return codec.loads(LayerDir, (place / "layer.json").read_text(encoding="utf-8"), str(place))
+
+
+def _intact(place: Path) -> bool:
+    try:
+        written = codec.loads(LayerDir, (place / "layer.json").read_text(encoding="utf-8"), str(place))
+    except (FileNotFoundError, ArtifactError):
+        return False
+    return tree.content_hash(place / "runtime") == written.hash
+
+
+def _make_runtime(aside: Path, spec: RuntimeSpec, progress: Progress) -> None:
+    python = aside / "runtime" / "python"
+    progress(f"runtime: installing the wheels of {spec.lock.name} for {spec.platform}, Python {spec.python}")
+    wheels.install(spec.lock, python, platform=spec.platform, python=spec.python)
+    saved = {name: count for name, count in prune.prune(python).items() if count}
+    progress("runtime: pruned " + ", ".join(f"{name} {count / 1e6:.1f} MB" for name, count in saved.items()))
+    found = elf.faults(python, arch=spec.arch, glibc=spec.glibc, python=spec.python)
+    if found:
+        raise ArtifactError(
+            f"{len(found)} compiled file(s) of the runtime do not fit the target:\n" + "\n".join(f"  {f}" for f in found),
+            hint="Does the target's platform name the machine that it has?",
+        )
+    if spec.interpreter:
+        progress(f"runtime: compiling with Python {spec.interpreter.version}")
+        bytecode.compile_tree(python, spec.interpreter, shown_as=f"{MOUNTED}/python")
+    layer = _sealed(aside, "runtime", "runtime", f"{LAYERS}/runtime")
+    (aside / "layer.json").write_text(codec.dumps(layer), encoding="utf-8")
+
+
+def tokenizer_layer(bundle: Path, artifact: Path, manifest: Manifest) -> LayerDir:
+    """Put the tokenizer's files where the runtime looks for them by hash."""
+    layer = bundle / LAYERS / "tokenizer"
+    for entry in manifest.tokenizer.files:
+        _copy(artifact / TOKENIZER_DIR / entry.path, layer / "hotfoot" / "tokenizers" / manifest.tokenizer.hash / entry.path)
+    return _sealed(bundle, "tokenizer", f"{LAYERS}/tokenizer")
+
+
+def model_layer(bundle: Path, artifact: Path, manifest: Manifest) -> LayerDir:
+    """Put the manifest and the files that it lists there, but neither the tokenizer nor the evidence of how it was built."""
+    layer = bundle / LAYERS / "model" / "hotfoot" / "model"
+    for path in (MANIFEST, *(entry.path for entry in manifest.files)):
+        _copy(artifact / path, layer / path)
+    return _sealed(bundle, "model", f"{LAYERS}/model")
+
+
+def code_directory(bundle: Path, task: str, interpreter: Interpreter | None) -> LayerDir:
+    """Put the `hotfoot` package there and, for a task of the user's own (`mypkg.mytask`), the package that holds it."""
+    code = bundle / CODE
+    _copy_package(Path(hotfoot.__file__).parent, code)
+    if "." in task:
+        _copy_package(_package_of(task), code)
+    if interpreter:
+        bytecode.compile_tree(code, interpreter, shown_as=TASK_ROOT)
+    return _sealed(bundle, "code", CODE)
+
+
+def _package_of(task: str) -> Path:
+    name = task.partition(".")[0]
+    spec = find_spec(name)
+    if spec is None or spec.origin is None:
+        raise UnsupportedError(
+            f"the task {task!r} is in no package that can be shipped.", hint=f"Is {name} importable, with an __init__.py?"
+        )
+    return Path(spec.origin).parent
+
+
+def _copy_package(source: Path, code: Path) -> None:
+    shutil.copytree(source, code / source.name, ignore=shutil.ignore_patterns("__pycache__", "*.pyc", ".*"))
+
+
+def _copy(source: Path, to: Path) -> None:
+    to.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(source, to)
+
+
+def _sealed(root: Path, kind: LayerKind, folder: str, path: str = "") -> LayerDir:
+    """Make `root/folder` readable by anyone and describe it; `path` is its place in the bundle where that is another."""
+    directory = root / folder
+    tree.normalise(directory)
+    return LayerDir(
+        kind=kind,
+        path=path or folder,
+        hash=tree.content_hash(directory),
+        unzipped_bytes=tree.size(directory),
+        zipped_bytes=tree.zipped_size(directory),
+    )

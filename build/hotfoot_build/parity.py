@@ -1,0 +1,117 @@
+"""Does the artifact still give the original's answers? Asked through the runtime that will serve it."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime as ort
+
+from hotfoot import targets
+from hotfoot.contract import manifest as manifests
+from hotfoot.contract.errors import InputError, ParityError
+from hotfoot.model import Model
+from hotfoot.task import Task
+from hotfoot.tokenizer import open_tokenizer
+from hotfoot_build import graph as graphs
+from hotfoot_build.calibrate import TOKENIZER_TEXTS
+from hotfoot_build.exchange import Reference
+from hotfoot_build.passes.int8_rowwise import widen_weights
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One measured agreement with the original. NaN never passes."""
+
+    name: str
+    value: float
+    threshold: float
+
+    @property
+    def passed(self) -> bool:
+        """True when the value reaches the threshold."""
+        return self.value >= self.threshold
+
+
+@dataclass(frozen=True)
+class Parity:
+    """What was measured, on how many texts, where, and whether integer sums were those of the target."""
+
+    metrics: tuple[Metric, ...]
+    texts: int
+    tokens: int
+    host: Mapping[str, Any]
+
+
+def thresholds(task: Task, precision: str, overrides: Mapping[str, float]) -> dict[str, float]:
+    """The task's thresholds at this precision, with the user's in their place. Raises InputError for an unknown name."""
+    known = dict(task.thresholds[precision])
+    for name in overrides:
+        if name not in known:
+            raise InputError(f"{name} is no measure of {task.name}; there are {', '.join(sorted(known))}", where="--threshold")
+    return {**known, **overrides}
+
+
+def check_tokenizer(artifact: Path, reference: Reference, texts: Sequence[str]) -> None:
+    """Raise ParityError when the tokenizer that ships gives other ids than the original's, naming the first text."""
+    manifest = manifests.read(artifact)
+    tokenizer = open_tokenizer(artifact, manifest, layer_root=artifact)
+    every = (*texts, *TOKENIZER_TEXTS)
+    for text, ours, theirs in zip(every, tokenizer.encode(every, truncate=manifest.tokenizer.truncation_side), reference.ids, strict=True):
+        if not np.array_equal(ours.ids, theirs):
+            shown = f"{ours.ids[:12].tolist()} instead of {theirs[:12].tolist()}"
+            raise ParityError(f"the tokenizer gives other ids than the original for {text[:60]!r}: {shown}")
+
+
+def measure(artifact: Path, reference: Reference, texts: Sequence[str], wanted: Mapping[str, float]) -> Parity:
+    """Run every text through the staged artifact and compare with the original's outputs.
+
+    Raises ParityError with all numbers when one is below its threshold.
+    """
+    with for_this_host(artifact) as runnable:
+        model = Model.open(runnable, foreign=True)
+        encoded, outputs = model.outputs(tuple(texts))
+    for index, (ours, theirs) in enumerate(zip(outputs, reference.outputs, strict=True)):
+        if ours.shape != theirs.shape:
+            raise ParityError(f"text {index} gives an output of shape {ours.shape}, the original's is {theirs.shape}")
+        if not np.isfinite(ours).all():
+            raise ParityError(f"text {index} gives a value that is no number")
+    values = model.task.parity(outputs, reference.outputs, model.manifest)
+    metrics = tuple(Metric(name, values[name], wanted[name]) for name in sorted(wanted))
+    parity = Parity(metrics, len(texts), sum(len(e.ids) for e in encoded), host())
+    if not all(m.passed for m in metrics):
+        lines = "\n".join(f"  {m.name} {m.value:.5f}, at least {m.threshold} is asked{'' if m.passed else ': missed'}" for m in metrics)
+        raise ParityError(
+            f"the artifact is too far from the original over {len(texts)} texts:\n{lines}",
+            hint="Build with --precision fp32, measure on texts of your own with --samples, or lower a bar with --threshold NAME=VALUE.",
+        )
+    return parity
+
+
+@contextmanager
+def for_this_host(artifact: Path) -> Iterator[Path]:
+    """The artifact, or a copy that gives its target's integers here: full-range int8 saturates on x86 without VNNI."""
+    target = targets.load(manifests.read(artifact).target)
+    if targets.machine_arch() != "x86_64" or "vnni" in targets.cpu_features() or target.int8_range < 127:
+        yield artifact
+        return
+    with tempfile.TemporaryDirectory(prefix="hotfoot-parity-") as folder:
+        copy = Path(folder, "artifact")
+        shutil.copytree(artifact, copy)
+        name = manifests.read(artifact).graph().file
+        widened = graphs.load(artifact / name)
+        widen_weights(widened)
+        graphs.save(widened, copy / name)
+        yield copy
+
+
+def host() -> dict[str, Any]:
+    """The machine that measured."""
+    return {"arch": platform.machine(), "cpu_features": sorted(targets.cpu_features()), "onnxruntime": ort.__version__}

@@ -1,0 +1,154 @@
+"""Row-wise dynamic int8: one scale a token, one a weight column, and a sum of integers in between.
+
+    m = max |x| over a row;  q = round(x · 127/m) + 128 as uint8;  y = (q - 128)·W8 · s_w · m/127
+
+MatMulIntegerToFloat multiplies by the column scales, one Mul by the row scale. A row's result depends on that row alone, so a
+text's answer is the same in every batch, which one scale a tensor (as ONNX Runtime's dynamic quantization has it) cannot give.
+Products that read one tensor (query, key and value) share its quantized form.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+from numpy.typing import NDArray
+
+from hotfoot_build.graph import MICROSOFT, Graph, constant, insert, reduce, weight_of
+from hotfoot_build.passes import Context, Counts, Pass
+
+MIN_COLUMNS = 64  # a narrow product (a head of a few labels) has nothing to gain and its scores to lose
+ZERO_POINT = 128
+
+
+@dataclass(frozen=True)
+class Options:
+    """weight_range: the largest |weight| as an integer, by the target's instruction set."""
+
+    weight_range: int
+    min_columns: int
+
+
+def options(context: Context) -> Options:
+    """By the target's instruction set."""
+    return Options(context.target.int8_range, MIN_COLUMNS)
+
+
+def eligible(graph: Graph, options: Options) -> list[ir.Node]:
+    """Products with a constant matrix that is wide enough."""
+    return [n for n in graph.ir if (w := matrix_of(n)) is not None and w.shape[1] >= options.min_columns]
+
+
+def matrix_of(node: ir.Node) -> NDArray[np.float32] | None:
+    """The constant right-hand side of a MatMul, or of a Gemm that is a plain product, as (rows, columns)."""
+    if node.op_type not in ("MatMul", "Gemm") or node.domain:
+        return None
+    weight = weight_of(node.inputs[1])
+    if weight is None or weight.ndim != 2 or weight.dtype != np.float32:
+        return None
+    if node.op_type == "MatMul":
+        return weight
+    values: dict[str, Any] = {name: attribute.value for name, attribute in node.attributes.items()}
+    plain = values.get("alpha", 1.0) == 1.0 and values.get("beta", 1.0) == 1.0 and not values.get("transA", 0)
+    return (weight.T if values.get("transB", 0) else weight) if plain else None
+
+
+def applies(graph: Graph, options: Options) -> str | None:
+    """Only where there is a product to quantize."""
+    return None if eligible(graph, options) else f"no product with a constant matrix of {options.min_columns} columns or more"
+
+
+def run(graph: Graph, options: Options) -> None:
+    """Replace every eligible product in place."""
+    quantized: dict[ir.Value, tuple[ir.Value, ir.Value]] = {}
+    for number, node in enumerate(eligible(graph, options)):
+        activation, weight = node.inputs[0], matrix_of(node)
+        if activation is None or weight is None:
+            continue
+        if activation not in quantized:
+            quantized[activation] = _quantize_rows(graph, node, activation)
+        integers, row_scale = quantized[activation]
+        columns, scales = quantize_columns(weight, options.weight_range)
+        product = insert(
+            graph,
+            node,
+            "MatMulIntegerToFloat",
+            [
+                integers,
+                constant(graph, f"int8.{number}.weight", columns),
+                constant(graph, "int8.one", np.float32(1)),
+                constant(graph, f"int8.{number}.scale", scales),
+                constant(graph, "int8.zero_point", np.uint8(ZERO_POINT)),
+                constant(graph, "int8.weight_zero_point", np.int8(0)),
+            ],
+            domain=MICROSOFT,
+        )
+        result = insert(graph, node, "Mul", [product, row_scale])
+        if node.op_type == "Gemm" and len(node.inputs) > 2 and node.inputs[2] is not None:
+            result = insert(graph, node, "Add", [result, node.inputs[2]])
+        _replace(graph, node, result)
+
+
+def quantize_columns(weight: NDArray[np.float32], largest: int) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
+    """(rows, columns) as int8 within ±largest and one float scale a column: weight ≈ integers · scales."""
+    scales = np.maximum(np.abs(weight).max(axis=0), np.finfo(np.float32).tiny) / np.float32(largest)
+    integers = np.clip(np.rint(weight / scales), -largest, largest).astype(np.int8)
+    return integers, scales.astype(np.float32)
+
+
+def widen_weights(graph: Graph) -> None:
+    """Turn the int8 weights into uint8 around 128, in place: the same integers, on the kernel that no x86 CPU saturates in.
+
+    It is slower there, and right: for measuring, on a CPU without VNNI, an artifact that is built for one with it.
+    """
+    for node in graph.ir:
+        weight = weight_of(node.inputs[1]) if node.op_type == "MatMulIntegerToFloat" else None
+        if weight is None or weight.dtype != np.int8:
+            continue
+        shifted = (weight.astype(np.int16) + ZERO_POINT).astype(np.uint8)
+        node.replace_input_with(1, constant(graph, f"{node.name}.uint8", shifted))
+        node.replace_input_with(5, constant(graph, "uint8.weight_zero_point", np.uint8(ZERO_POINT)))
+
+
+def _quantize_rows(graph: Graph, before: ir.Node, activation: ir.Value) -> tuple[ir.Value, ir.Value]:
+    """(uint8 rows, float scale of each row)."""
+    largest = reduce(graph, before, "ReduceMax", insert(graph, before, "Abs", [activation]), -1)
+    largest = insert(graph, before, "Max", [largest, constant(graph, "int8.floor", np.float32(1e-30))])  # a row of zeros stays zeros
+    factor = insert(graph, before, "Div", [constant(graph, "int8.127", np.float32(127)), largest])
+    scaled = insert(graph, before, "Mul", [activation, factor])
+    # with scale 1 this rounds half to even, adds the zero point and saturates, in one vectorised kernel
+    one, zero = constant(graph, "int8.one", np.float32(1)), constant(graph, "int8.zero_point", np.uint8(ZERO_POINT))
+    integers = insert(graph, before, "QuantizeLinear", [scaled, one, zero])
+    return integers, insert(graph, before, "Mul", [largest, constant(graph, "int8.step", np.float32(1 / 127))])
+
+
+def _replace(graph: Graph, node: ir.Node, result: ir.Value) -> None:
+    old = node.outputs[0]
+    result.type, result.shape = old.type, old.shape
+    if old.is_graph_output():
+        result.name, old.name = old.name, None
+        graph.ir.outputs[:] = [result if o is old else o for o in graph.ir.outputs]
+    ir.convenience.replace_all_uses_with(old, result)
+    graph.ir.remove(node, safe=True)
+
+
+def check(graph: Graph, before: Counts, options: Options) -> str | None:
+    """No eligible product may be left, and none may be made twice."""
+    after, left = graph.op_counts(), len(eligible(graph, options))
+    made = after.get("MatMulIntegerToFloat", 0) - before.get("MatMulIntegerToFloat", 0)
+    gone = sum(before.get(op, 0) - after.get(op, 0) for op in ("MatMul", "Gemm"))
+    if left or made != gone:
+        return f"{made} integer products were made of {gone} float ones, and {left} are left"
+    return None
+
+
+PASS = Pass(
+    name="int8_rowwise",
+    summary="int8 products with one scale a token and one a column",
+    options=options,
+    applies=applies,
+    run=run,
+    check=check,
+)

@@ -1,0 +1,104 @@
+"""Keep what the task reads: one output, int32 inputs, every weight once, no exporter leftovers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import onnx_ir as ir
+from onnx_ir.passes import common
+
+from hotfoot.contract.errors import PassError
+from hotfoot_build.graph import Graph
+from hotfoot_build.passes import Context, Counts, Pass
+
+# tokenisers make 32-bit ids, and a 64-bit input costs a copy and Cast nodes
+INT32_READERS = ("Gather", "Shape", "Cast")
+
+
+@dataclass(frozen=True)
+class Options:
+    """The output that the task reads; the first one that begins so where exporters number them."""
+
+    output: str
+
+
+def options(context: Context) -> Options:
+    """By the task."""
+    return Options(context.task.export.output)
+
+
+def run(graph: Graph, options: Options) -> None:
+    """Cut the graph down in place."""
+    _keep_output(graph.ir, options.output)
+    common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(graph.model)
+    common.RemoveUnusedNodesPass()(graph.model)
+    common.DeduplicateInitializersPass(size_limit=1 << 40)(graph.model)
+    common.IdentityEliminationPass()(graph.model)
+    common.CommonSubexpressionEliminationPass()(graph.model)
+    common.RemoveUnusedNodesPass()(graph.model)
+    common.ClearMetadataAndDocStringPass()(graph.model)
+    for value in graph.ir.inputs:
+        _name_axes(value, ("batch", "sequence"))
+        if value.dtype == ir.DataType.INT64:
+            _narrow(graph, value)
+    output = graph.ir.outputs[0]
+    rank = len(output.shape) if output.shape is not None else 0
+    _name_axes(output, ("batch", "sequence") if rank == 3 else ("batch",))
+
+
+def _keep_output(graph: ir.Graph, name: str) -> None:
+    outputs = list(graph.outputs)
+    kept = next((o for o in outputs if o.name == name), None)
+    if kept is None and len(outputs) > 1:
+        raise PassError(f"the graph has no output {name!r}; it has {', '.join(str(o.name) for o in outputs)}")
+    kept = kept or outputs[0]
+    graph.outputs[:] = [kept]
+    kept.name = name
+
+
+def _name_axes(value: ir.Value, names: tuple[str, ...]) -> None:
+    if value.shape is None:
+        raise PassError(f"the graph's {value.name} has no declared shape")
+    dims = [d if isinstance(d, int) else None for d in value.shape]
+    value.shape = ir.Shape([*names, *dims[len(names) :]])
+
+
+def _narrow(graph: Graph, value: ir.Value) -> None:
+    wide: ir.Value | None = None
+    readers = list(value.uses())
+    value.type = ir.TensorType(ir.DataType.INT32)
+    for node, index in readers:
+        if node.op_type in INT32_READERS:
+            continue
+        if node.op_type == "Unsqueeze" and all(n.op_type in ("Cast", "Unsqueeze") for n, _ in node.outputs[0].uses()):
+            _retype(node)
+            continue
+        if wide is None:
+            cast = ir.node("Cast", [value], attributes={"to": int(ir.DataType.INT64)})
+            graph.ir.insert_before(graph.ir[0], cast)
+            wide = cast.outputs[0]
+        node.replace_input_with(index, wide)
+
+
+def _retype(node: ir.Node) -> None:
+    """An Unsqueeze chain passes its type on until a Cast ends it."""
+    node.outputs[0].type = ir.TensorType(ir.DataType.INT32)
+    for reader, _ in node.outputs[0].uses():
+        if reader.op_type == "Unsqueeze":
+            _retype(reader)
+
+
+def check(graph: Graph, before: Counts, _options: Options) -> str | None:
+    """Nothing may be computed twice or for no one."""
+    grown = {op: n for op, n in graph.op_counts().items() if n > before.get(op, 0) and op != "Cast"}
+    return f"pruning added operators: {grown}" if grown else None
+
+
+PASS = Pass(
+    name="prune",
+    summary="keep the task's output, drop dead flow, take 32-bit ids",
+    options=options,
+    applies=lambda _graph, _options: None,
+    run=run,
+    check=check,
+)

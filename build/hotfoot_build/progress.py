@@ -1,0 +1,66 @@
+"""Progress of long work: a line a step with its seconds, and what goes on inside it while it lasts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from rich.console import Console
+
+HEARTBEAT_S = 10  # without a terminal, a sign of life at most this often
+
+
+@dataclass
+class Step:
+    """One running step: call it to say what goes on now, set `result` to what came of it."""
+
+    say: Callable[[str], None]
+    result: str = ""
+
+    def __call__(self, message: str) -> None:
+        """Show what goes on."""
+        self.say(message)
+
+
+@dataclass
+class Progress:
+    """Prints steps to `console`, and keeps the seconds of each."""
+
+    console: Console
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[Step]:
+        """Run a step: a spinner on a terminal, plain lines elsewhere."""
+        start = time.perf_counter()
+        if self.console.is_terminal:
+            with self.console.status(f"{name} …") as status:
+                step = Step(lambda message: status.update(f"{name} … [dim]{message}[/dim]"))
+                yield step
+        else:
+            step = Step(self._heartbeat(name))
+            yield step
+        self.seconds[name] = round(time.perf_counter() - start, 3)
+        self.console.print(f"  {name:<10} {self.seconds[name]:6.1f} s  {step.result}", highlight=False, soft_wrap=True)
+
+    def note(self, message: str) -> None:
+        """A line between the steps."""
+        self.console.print(f"  {message}", highlight=False, soft_wrap=True)
+
+    def _heartbeat(self, name: str) -> Callable[[str], None]:
+        last = time.perf_counter()
+
+        def say(message: str) -> None:
+            nonlocal last
+            if time.perf_counter() - last >= HEARTBEAT_S:
+                last = time.perf_counter()
+                self.console.print(f"  {name} … {message}", highlight=False, soft_wrap=True)
+
+        return say
+
+
+def size(count: float) -> str:
+    """Bytes for people: 23.5 MB."""
+    return f"{count / 1e6:.1f} MB" if count >= 1e5 else f"{count / 1e3:.1f} kB"

@@ -1,0 +1,92 @@
+"""Lay out an artifact: tokenizer, optimised graph, notices, manifest."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hotfoot.contract import manifest as manifests
+from hotfoot.contract.errors import UnsupportedError
+from hotfoot.contract.manifest import FORMAT, MANIFEST, TOKENIZER_DIR, GraphSpec, Manifest, PassRecord, TokenizerSpec
+from hotfoot.contract.target import Target
+from hotfoot.task import Task
+from hotfoot_build import graph, passes, tokenizer_files
+from hotfoot_build.facts import ModelFacts
+from hotfoot_build.original import Original
+from hotfoot_build.progress import Progress, size
+from hotfoot_build.resolve import Snapshot
+
+GRAPH = "model.onnx"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is being built."""
+
+    task_name: str
+    task: Task
+    target: Target
+    precision: str
+    snapshot: Snapshot
+    facts: ModelFacts
+
+
+def write(stage: Path, plan: Plan, original: Original, progress: Progress) -> Manifest:
+    """Write everything but the evidence into `stage`.
+
+    Raises PassError for a pass that broke its contract, UnsupportedError for a graph that does not fit config.json.
+    """
+    with progress.step("tokenizer") as step:
+        sides, pad_id = original.sides, original.pad_id
+        tokenizer = tokenizer_files.write(original.tokenizer, plan.snapshot.path, stage / TOKENIZER_DIR, sides, pad_id)
+        step.result = f"{size(sum(f.size for f in tokenizer.files))}, {tokenizer.hash[:12]}"
+    with progress.step("passes") as step:
+        door, records = _optimise(stage / GRAPH, plan, original, tokenizer)
+        step.result = f"{', '.join(r.name for r in records if r.applied)}: {size((stage / GRAPH).stat().st_size)}"
+    for name in plan.snapshot.model.notices:
+        (stage / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(plan.snapshot.path / name, stage / name)
+    manifest = Manifest(
+        format=FORMAT,
+        model=plan.snapshot.model,
+        task=plan.task_name,
+        target=plan.target.name,
+        precision=plan.precision,
+        recipe=records,
+        graphs=(door,),
+        tokenizer=tokenizer,
+        max_tokens=plan.facts.max_tokens,
+        labels=plan.facts.labels,
+        facts=_task_facts(plan, original, door),
+        files=manifests.describe(stage, _own_files(stage)),
+    )
+    (stage / MANIFEST).write_text(manifests.dumps(manifest), encoding="utf-8")
+    return manifest
+
+
+def _own_files(stage: Path) -> list[Path]:
+    return [p for p in stage.rglob("*") if p.is_file() and p.relative_to(stage).parts[0] != TOKENIZER_DIR]
+
+
+def _optimise(path: Path, plan: Plan, original: Original, tokenizer: TokenizerSpec) -> tuple[GraphSpec, tuple[PassRecord, ...]]:
+    current = graph.load(original.graph)
+    context = passes.Context(plan.target, plan.task, plan.facts.embedding or {}, tokenizer.pad_side)
+    records = passes.apply(current, plan.target.recipes[plan.precision], context)
+    door = graph.save(current, path)
+    width = door.outputs[0].shape[-1]
+    if plan.facts.labels and width != len(plan.facts.labels):
+        raise UnsupportedError(f"config.json names {len(plan.facts.labels)} labels, the graph gives {width}.", hint="Mend id2label.")
+    return door, records
+
+
+def _task_facts(plan: Plan, original: Original, door: GraphSpec) -> dict[str, Any]:
+    known = {
+        "config": plan.facts.config,
+        "labels": plan.facts.labels,
+        "tokenizer": json.loads(original.tokenizer.read_text(encoding="utf-8")),
+        "embedding": {**(plan.facts.embedding or {}), "dimensions": door.outputs[0].shape[-1]},
+    }
+    return plan.task.facts(known)

@@ -1,0 +1,132 @@
+"""What every dialect asks for: a prediction as JSON bytes, made in a bounded number of threads."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, TypeVar
+
+import numpy as np
+import orjson
+
+from hotfoot import task
+from hotfoot.contract.errors import HotfootError, OverloadedError
+from hotfoot.http.headers import Meter
+from hotfoot.http.limits import Limits, check_answer, check_texts
+from hotfoot.model import Model
+
+T = TypeVar("T")
+EMBEDDERS = ("feature-extraction", "sentence-similarity")  # one graph, two ways to read it
+
+
+@dataclass(frozen=True)
+class Reply:
+    """A JSON answer and what it took."""
+
+    body: bytes
+    meter: Meter = field(default_factory=Meter)
+    status: int = 200
+
+
+class Gate:
+    """Runs work in threads, and refuses it when too much waits. Bound to no event loop."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._slots = threading.BoundedSemaphore(limits.in_flight)
+        self._threads = ThreadPoolExecutor(limits.running, thread_name_prefix="predict") if limits.running else None
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """The result of `work`. Raises OverloadedError at once when the queue is full."""
+        if self._threads is None:
+            return work()
+        if not self._slots.acquire(blocking=False):
+            raise OverloadedError(
+                f"{self._limits.in_flight} requests are running or waiting, the most this server takes.", hint="Try again shortly."
+            )
+        future = self._threads.submit(work)
+        # also when the client has gone and the task is cancelled: the slot belongs to the thread's work
+        future.add_done_callback(lambda _: self._slots.release())
+        return await asyncio.wrap_future(future)
+
+
+class Service:
+    """One opened artifact behind the HTTP routes."""
+
+    def __init__(self, model: Model, limits: Limits) -> None:
+        self.model, self.limits = model, limits
+        self._gate = Gate(limits)
+        own = model.manifest.task
+        self.models: Mapping[str, Model] = {own: model}
+        if own in EMBEDDERS:
+            self.models = {own: model, **{name: replace(model, task=task.load(name)) for name in EMBEDDERS if name != own}}
+
+    @cached_property
+    def device(self) -> str:
+        """`cpu` or `gpu`: where ONNX Runtime really runs."""
+        return "cpu" if self.model.session.providers[0] == "CPUExecutionProvider" else "gpu"
+
+    async def predict(
+        self, task_name: str, inputs: Any, parameters: Mapping[str, Any], shape: Callable[[Any], Any] = lambda answer: answer
+    ) -> Reply:
+        """Answer with one of the artifact's tasks; `shape` turns the task's answer into the dialect's.
+
+        Raises InputError, TooLargeError (texts or answer), OverloadedError.
+        """
+        model, arrived = self.models[task_name], time.perf_counter()
+
+        def work() -> Reply:
+            started = time.perf_counter()
+            request = model.task.parse(inputs, parameters, model.manifest)
+            check_texts(len(request.texts), self.limits)
+            parsed = time.perf_counter()
+            found = model.answer(request)
+            answered = time.perf_counter()
+            body = dumps(shape(found.answer))
+            check_answer(len(body), self.limits.response_bytes)
+            timings = dict(found.timings)
+            timings["queue"] = 1e3 * (started - arrived)
+            timings["tokenize"] = timings.get("tokenize", 0.0) + 1e3 * (parsed - started)
+            timings["post"] = timings.get("post", 0.0) + 1e3 * (time.perf_counter() - answered)
+            return Reply(body, Meter(found.tokens, found.characters, len(request.texts), timings))
+
+        return await self._gate.run(work)
+
+    async def run(self, work: Callable[[], Any]) -> Reply:
+        """JSON made by other work, under the same limits."""
+
+        def whole() -> Reply:
+            body = dumps(work())
+            check_answer(len(body), self.limits.response_bytes)
+            return Reply(body)
+
+        return await self._gate.run(whole)
+
+
+def dumps(answer: Any) -> bytes:
+    """JSON with arrays as lists. Raises HotfootError (internal) for a NaN or an infinity, which orjson would call null."""
+    body: bytes = orjson.dumps(answer, default=_plain, option=orjson.OPT_SERIALIZE_NUMPY)
+    if b"null" in body and not _finite(answer):
+        raise HotfootError("the model gave a number that is not finite")
+    return body
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, (np.ndarray, np.generic)):  # not contiguous, or a type that orjson does not know
+        return value.tolist()
+    raise TypeError(f"{type(value).__name__} is not JSON")
+
+
+def _finite(value: Any) -> bool:
+    if isinstance(value, float):
+        return math.isfinite(value)
+    if isinstance(value, (np.ndarray, np.generic)):
+        return bool(np.isfinite(value).all())
+    children: Iterable[Any] = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
+    return all(map(_finite, children))

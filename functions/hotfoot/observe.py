@@ -1,0 +1,108 @@
+"""What is known of each answer, as one log line and a few CloudWatch metrics. No text, label or body is ever in either.
+
+No Tracer: Lambda's own active tracing needs no library, and the X-Ray SDK would double the import time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+
+from aws_lambda_powertools import Logger, Metrics
+from aws_lambda_powertools.metrics import MetricUnit
+
+from hotfoot import settings
+
+SERVICE = "hotfoot"
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Why an answer is an error; kind, detail and places only for our own faults."""
+
+    error_type: str
+    kind: str = ""
+    detail: str = ""
+    places: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Record:
+    """One answer. timings are milliseconds by stage; total_ms is the whole time in the app."""
+
+    method: str
+    route: str
+    status: int
+    request_id: str
+    texts: int = 0
+    tokens: int = 0
+    characters: int = 0
+    timings: Mapping[str, float] = field(default_factory=dict)
+    total_ms: float = 0.0
+    fault: Fault | None = None
+
+    def after(self, total_ms: float) -> Record:
+        """The same with the total time."""
+        return replace(self, total_ms=total_ms)
+
+
+@cache
+def logger() -> Logger:
+    """The one logger: JSON lines on stdout."""
+    return Logger(service=SERVICE, level=settings.read().log_level)
+
+
+@cache
+def metrics() -> Metrics:
+    """CloudWatch metrics in its embedded format; one dimension, for each combination of them is paid for."""
+    return Metrics(service=SERVICE, namespace=settings.read().metrics_namespace)
+
+
+def log(record: Record) -> None:
+    """One line an answer."""
+    line = {
+        "method": record.method,
+        "route": record.route,
+        "status": record.status,
+        "request_id": record.request_id,
+        "texts": record.texts,
+        "tokens": record.tokens,
+        "characters": record.characters,
+        "total_ms": round(record.total_ms, 3),
+        **{f"{stage}_ms": round(ms, 3) for stage, ms in record.timings.items()},
+    }
+    if record.fault is None:
+        logger().info("answered", extra=line)
+        return
+    line["error_type"] = record.fault.error_type
+    if record.status < 500:
+        logger().info("refused", extra=line)
+    else:
+        logger().error(
+            "failed", extra={**line, "kind": record.fault.kind, "detail": record.fault.detail, "places": list(record.fault.places)}
+        )
+
+
+def count(record: Record) -> None:
+    """The metrics of one answer."""
+    m = metrics()
+    m.add_metric(name="Latency", unit=MetricUnit.Milliseconds, value=record.total_ms)
+    m.add_metric(name="Texts", unit=MetricUnit.Count, value=record.texts)
+    m.add_metric(name="Tokens", unit=MetricUnit.Count, value=record.tokens)
+    if record.status >= 500:
+        m.add_metric(name="Failures", unit=MetricUnit.Count, value=1)
+    elif record.status >= 400:
+        m.add_metric(name="Refusals", unit=MetricUnit.Count, value=1)
+
+
+class ColdStart:
+    """True once: for the first invocation of an environment."""
+
+    def __init__(self) -> None:
+        self._cold = True
+
+    def take(self) -> bool:
+        """Whether this is the first call."""
+        cold, self._cold = self._cold, False
+        return cold

@@ -1,0 +1,255 @@
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hotfoot import targets
+from hotfoot.contract import bundle as bundles
+from hotfoot.contract import manifest
+from hotfoot.contract.errors import ArtifactError, BudgetError, HotfootError, UnsupportedError
+from hotfoot.contract.target import Target
+from hotfoot_build.package import interpreters, tree
+from hotfoot_build.package.bundle import bundle
+from support.handmade import write_artifact
+
+HERE = interpreters.running_minor()
+
+
+@pytest.fixture(autouse=True)
+def own_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def lock(tmp_path: Path) -> Path:
+    """A lock with one wheel, made here, so that the real uv runs without a network."""
+    wheel = tmp_path / "wheels" / "tiny-1.0-py3-none-any.whl"
+    wheel.parent.mkdir()
+    content = {
+        "tiny/__init__.py": b"VALUE = 42\n\n\ndef fail() -> None:\n    raise KeyError('tiny')\n",
+        "tiny/__init__.pyi": b"VALUE: int\n",
+        "tiny-1.0.dist-info/METADATA": b"Metadata-Version: 2.1\nName: tiny\nVersion: 1.0\n",
+        "tiny-1.0.dist-info/WHEEL": b"Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    record = "".join(f"{name},sha256={digest(data)},{len(data)}\n" for name, data in content.items())
+    with zipfile.ZipFile(wheel, "w") as archive:
+        for name, data in {**content, "tiny-1.0.dist-info/RECORD": record.encode()}.items():
+            archive.writestr(name, data)
+    lock = tmp_path / "tiny.txt"
+    lock.write_text(f"--no-index\n--find-links {wheel.parent}\ntiny==1.0 --hash=sha256:{hashlib.sha256(wheel.read_bytes()).hexdigest()}\n")
+    return lock
+
+
+def digest(data: bytes) -> str:
+    return base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+
+
+def ignore(message: str) -> None:
+    assert message
+
+
+def test_layout_index_and_sizes(tmp_path: Path, lock: Path) -> None:
+    made_from = write_artifact(tmp_path / "artifact")
+    out = tmp_path / "out"
+    made = bundle(tmp_path / "artifact", out, progress=ignore, python=HERE, lock=lock)
+    assert made == bundles.read(out)
+    assert (made.target, made.python, made.arch, made.bytecode) == ("lambda-x86_64", HERE, "x86_64", True)
+    assert (made.model_id, made.model_digest) == ("made/by-hand", made_from.digest)
+    assert [layer.kind for layer in made.layers] == ["runtime", "tokenizer", "model"]
+    for layer in (*made.layers, made.code):
+        assert layer.hash == tree.content_hash(out / layer.path)
+        assert layer.unzipped_bytes == tree.size(out / layer.path)
+        assert layer.zipped_bytes == tree.zipped_size(out / layer.path)
+    assert made.unzipped_bytes == tree.size(out) - (out / bundles.BUNDLE).stat().st_size
+    model = out / "layers" / "model" / "hotfoot" / "model"
+    assert sorted(p.name for p in model.iterdir()) == ["LICENSE", "manifest.json", "model.onnx"]
+    tokenizer = out / "layers" / "tokenizer" / "hotfoot" / "tokenizers" / made_from.tokenizer.hash
+    assert [p.name for p in tokenizer.iterdir()] == ["tokenizer.json"]
+    assert sorted(p.name for p in (out / "layers" / "runtime" / "python").iterdir()) == ["tiny", "tiny-1.0.dist-info"]
+    assert (out / "code" / "hotfoot" / "contract" / "manifest.py").is_file()
+    assert not list(tmp_path.glob(".out.*"))
+
+
+def test_bytecode_is_ours_hash_based_and_free_of_build_paths(tmp_path: Path, lock: Path) -> None:
+    write_artifact(tmp_path / "artifact")
+    bundle(tmp_path / "artifact", tmp_path / "out", progress=ignore, python=HERE, lock=lock)
+    tag = f"cpython-{HERE.replace('.', '')}"
+    for tree_root in ("code", "layers/runtime/python"):
+        sources = [p for p in tree.files(tmp_path / "out" / tree_root) if p.suffix == ".py"]
+        assert sources
+        for source in sources:
+            compiled = source.parent / "__pycache__" / f"{source.stem}.{tag}.pyc"
+            data = compiled.read_bytes()
+            assert data[4:8] == b"\1\0\0\0", "unchecked-hash"
+            assert os.fsencode(tmp_path) not in data
+    runtime = tmp_path / "out" / "layers" / "runtime" / "python"
+    assert b"/opt/python/tiny/__init__.py" in (runtime / "tiny" / "__pycache__" / f"__init__.{tag}.pyc").read_bytes()
+    shown = subprocess.run(
+        [sys.executable, "-S", "-c", "import tiny; tiny.fail()"],
+        env={"PYTHONPATH": str(runtime)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert f'File "{runtime}/tiny/__init__.py", line 5, in fail' in shown.stderr
+
+
+def test_two_bundles_are_equal_and_the_second_takes_the_runtime_from_the_cache(tmp_path: Path, lock: Path) -> None:
+    write_artifact(tmp_path / "artifact")
+    said: list[str] = []
+    first = bundle(tmp_path / "artifact", tmp_path / "one", progress=said.append, python=HERE, lock=lock)
+    assert any("installing the wheels" in line for line in said)
+    said.clear()
+    second = bundle(tmp_path / "artifact", tmp_path / "two", progress=said.append, python=HERE, lock=lock)
+    assert first == second
+    assert tree.content_hash(tmp_path / "one") == tree.content_hash(tmp_path / "two")
+    assert any("taken from the cache" in line for line in said)
+    assert not any("installing" in line for line in said)
+
+
+def test_a_damaged_cached_layer_is_made_again(tmp_path: Path, lock: Path) -> None:
+    write_artifact(tmp_path / "artifact")
+    first = bundle(tmp_path / "artifact", tmp_path / "one", progress=ignore, python=HERE, lock=lock)
+    cached = next((tmp_path / "cache" / "hotfoot" / "layers").glob("*/runtime/python/tiny/__init__.py"))
+    cached.write_text("VALUE = 0\n")
+    said: list[str] = []
+    assert bundle(tmp_path / "artifact", tmp_path / "two", progress=said.append, python=HERE, lock=lock) == first
+    assert any("making it again" in line for line in said)
+
+
+def test_models_with_one_tokenizer_share_its_layer_and_only_the_model_layer_changes(tmp_path: Path, lock: Path) -> None:
+    write_artifact(tmp_path / "a", weights=b"one")
+    write_artifact(tmp_path / "b", weights=b"other")
+    a, b = (bundle(tmp_path / n, tmp_path / f"out-{n}", progress=ignore, python=HERE, lock=lock) for n in "ab")
+    same = {x.kind: x.hash == y.hash for x, y in zip((*a.layers, a.code), (*b.layers, b.code), strict=True)}
+    assert same == {"runtime": True, "tokenizer": True, "model": False, "code": True}
+
+
+def test_no_interpreter_of_the_targets_python_is_said_loudly_and_written_down(
+    tmp_path: Path, lock: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(interpreters, "find", lambda _: None)
+    write_artifact(tmp_path / "artifact")
+    said: list[str] = []
+    made = bundle(tmp_path / "artifact", tmp_path / "out", progress=said.append, lock=lock)
+    assert made.bytecode is False
+    assert said[0].startswith("WARNING: no Python 3.13 on this machine")
+    assert not list((tmp_path / "out").rglob("__pycache__"))
+
+
+def test_a_local_bundle_is_for_the_running_python(tmp_path: Path, lock: Path) -> None:
+    write_artifact(tmp_path / "artifact", target=targets.local().name)
+    assert bundle(tmp_path / "artifact", tmp_path / "out", progress=ignore, lock=lock).python == HERE
+
+
+def limited(bytes_allowed: int | None = None, layers: int | None = None) -> Target:
+    target = targets.load("lambda-x86_64")
+    return replace(target, limits=replace(target.limits, package_bytes=bytes_allowed, layers=layers))
+
+
+def test_too_many_bytes_are_refused_with_the_largest_directories_and_no_output(tmp_path: Path, lock: Path) -> None:
+    write_artifact(tmp_path / "artifact", weights=b"\0" * 5_000_000)
+    with pytest.raises(BudgetError) as refused:
+        bundle(tmp_path / "artifact", tmp_path / "out", progress=ignore, python=HERE, lock=lock, target=limited(4_000_000))
+    message = str(refused.value)
+    assert "4,000,000 over the code and all layers" in message
+    assert "5.0 MB  layers/model/hotfoot/model" in message
+    assert "--precision int8" in message
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_limit_counts_code_and_all_layers_to_the_byte(tmp_path: Path, lock: Path) -> None:
+    write_artifact(tmp_path / "artifact")
+    made = bundle(tmp_path / "artifact", tmp_path / "out", progress=ignore, python=HERE, lock=lock)
+    exact = made.unzipped_bytes
+    bundle(tmp_path / "artifact", tmp_path / "out", progress=ignore, python=HERE, lock=lock, target=limited(exact))
+    with pytest.raises(BudgetError, match="1 too many"):
+        bundle(tmp_path / "artifact", tmp_path / "out", progress=ignore, python=HERE, lock=lock, target=limited(exact - 1))
+    assert bundles.read(tmp_path / "out") == made, "the good bundle is still there"
+
+
+def test_too_many_layers_are_refused(tmp_path: Path, lock: Path) -> None:
+    write_artifact(tmp_path / "artifact")
+    with pytest.raises(BudgetError, match="3 layers, lambda-x86_64 allows 2"):
+        bundle(tmp_path / "artifact", tmp_path / "out", progress=ignore, python=HERE, lock=lock, target=limited(layers=2))
+
+
+def test_a_damaged_artifact_is_refused(tmp_path: Path, lock: Path) -> None:
+    write_artifact(tmp_path / "artifact")
+    (tmp_path / "artifact" / "model.onnx").write_bytes(b"onnz")
+    with pytest.raises(ArtifactError, match=r"model\.onnx"):
+        bundle(tmp_path / "artifact", tmp_path / "out", progress=ignore, lock=lock)
+
+
+def test_another_targets_machine_is_refused(tmp_path: Path, lock: Path) -> None:
+    write_artifact(tmp_path / "artifact", target="cpu-container-x86_64")
+    with pytest.raises(UnsupportedError, match="It lacks vnni"):
+        bundle(tmp_path / "artifact", tmp_path / "out", progress=ignore, lock=lock, target=targets.load("lambda-x86_64"))
+    with pytest.raises(UnsupportedError, match="lambda-arm64"):
+        bundle(tmp_path / "artifact", tmp_path / "out", progress=ignore, lock=lock, target=targets.load("lambda-arm64"))
+
+
+@pytest.mark.parametrize("python", ["3.10", "2.7", "3", "3.13.1", "new"])
+def test_a_python_that_does_not_fit_is_refused(tmp_path: Path, lock: Path, python: str) -> None:
+    write_artifact(tmp_path / "artifact")
+    with pytest.raises(UnsupportedError, match=python.replace(".", r"\.")):
+        bundle(tmp_path / "artifact", tmp_path / "out", progress=ignore, lock=lock, python=python)
+
+
+def test_an_output_that_is_no_bundle_is_never_replaced(tmp_path: Path, lock: Path) -> None:
+    write_artifact(tmp_path / "artifact")
+    out = tmp_path / "precious"
+    out.mkdir()
+    (out / "thesis.txt").write_text("years of work")
+    with pytest.raises(ArtifactError, match="is no bundle"):
+        bundle(tmp_path / "artifact", out, progress=ignore, lock=lock)
+    assert (out / "thesis.txt").read_text() == "years of work"
+
+
+def test_a_wheel_that_does_not_fit_its_hash_stops_the_bundle(tmp_path: Path, lock: Path) -> None:
+    write_artifact(tmp_path / "artifact")
+    lock.write_text(lock.read_text().rsplit(":", 1)[0] + ":" + "0" * 64 + "\n")
+    with pytest.raises(HotfootError, match=r"tiny\.txt"):
+        bundle(tmp_path / "artifact", tmp_path / "out", progress=ignore, python=HERE, lock=lock)
+    assert not list((tmp_path / "cache" / "hotfoot" / "layers").iterdir())
+
+
+def test_a_users_own_task_ships_with_its_package(tmp_path: Path, lock: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "site" / "mypkg"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package / "mytask.py").write_text("TASK = None\n")
+    monkeypatch.syspath_prepend(str(package.parent))
+    write_artifact(tmp_path / "artifact", task="mypkg.mytask")
+    bundle(tmp_path / "artifact", tmp_path / "out", progress=ignore, python=HERE, lock=lock)
+    assert (tmp_path / "out" / "code" / "mypkg" / "mytask.py").is_file()
+    write_artifact(tmp_path / "other", task="nowhere.mytask")
+    with pytest.raises(UnsupportedError, match=r"nowhere\.mytask"):
+        bundle(tmp_path / "other", tmp_path / "out2", progress=ignore, python=HERE, lock=lock)
+
+
+def test_bundle_json_names_no_path_of_this_machine(tmp_path: Path, lock: Path) -> None:
+    write_artifact(tmp_path / "artifact")
+    bundle(tmp_path / "artifact", tmp_path / "out", progress=ignore, python=HERE, lock=lock)
+    text = (tmp_path / "out" / bundles.BUNDLE).read_text()
+    assert str(tmp_path) not in text
+    assert json.loads(text)["code"]["path"] == "code"
+    assert manifest.read(tmp_path / "out" / "layers" / "model" / "hotfoot" / "model").model.id == "made/by-hand"
+
+
+def test_finds_the_running_interpreter_and_none_for_a_version_that_is_nowhere() -> None:
+    found = interpreters.find(HERE)
+    assert found is not None
+    assert found.minor == HERE
+    assert found.path.is_file()
+    assert found.prefix == Path(sys.base_prefix)
+    assert interpreters.find("3.99") is None

@@ -1,0 +1,101 @@
+"""What one request may cost, and what happens past it."""
+
+from __future__ import annotations
+
+import dataclasses
+import gzip
+import json
+import threading
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hotfoot import targets
+from hotfoot.http.limits import MAX_TEXTS, Limits, lambda_limits, server_limits
+from support.serving import client, model, opened
+
+SMALL = Limits(request_bytes=2000, response_bytes=1000, texts=8)
+JSON = {"content-type": "application/json"}
+
+
+def test_limits_are_the_targets() -> None:
+    found = lambda_limits()
+    assert (found.request_bytes, found.response_bytes, found.texts, found.in_flight) == (6 * 2**20, 6 * 2**20, MAX_TEXTS, 1)
+    assert server_limits(targets.local()).in_flight > 1
+
+
+def test_body_too_large_gives_both_sizes() -> None:
+    body = json.dumps({"inputs": "x" * 3000})
+    answer = client("text-classification", limits=SMALL).post("/", content=body, headers=JSON)
+    assert answer.status_code == 413
+    assert answer.json()["error"].startswith(f"the request body has {len(body)} bytes, the limit is 2000.")
+
+
+def test_body_too_large_without_a_declared_length() -> None:
+    pieces = (b"x" * 500 for _ in range(100))
+    answer = client("text-classification", limits=SMALL).post("/", content=pieces, headers=JSON)
+    assert answer.status_code == 413
+    assert "the limit is 2000" in answer.json()["error"]
+
+
+def test_zip_bomb_is_refused_before_it_unfolds() -> None:
+    bomb = gzip.compress(b'{"inputs": "' + b"x" * 50_000_000 + b'"}')
+    assert len(bomb) < 60_000
+    limits = Limits(request_bytes=100_000, response_bytes=1000)
+    answer = client("text-classification", limits=limits).post("/", content=bomb, headers={**JSON, "content-encoding": "gzip"})
+    assert answer.status_code == 413
+    assert f"the body of {len(bomb)} bytes has more than 100000 bytes without its gzip" in answer.json()["error"]
+
+
+def test_gzip_with_something_behind_its_end() -> None:
+    body = gzip.compress(b'{"inputs": "good"}') + b"more"
+    answer = client("text-classification").post("/", content=body, headers={**JSON, "content-encoding": "gzip"})
+    assert answer.status_code == 400
+
+
+@pytest.mark.parametrize(("path", "name"), [("/embed", "inputs"), ("/", "inputs"), ("/tokenize", "inputs")])
+def test_too_many_texts_gives_both_counts(path: str, name: str) -> None:
+    answer = client("feature-extraction", limits=SMALL).post(path, json={name: ["east"] * 9})
+    assert answer.status_code == 413
+    assert answer.json()["error"] == "the request has 9 texts, the limit is 8. Send them in several requests."
+
+
+def test_answer_too_large_gives_both_sizes(tmp_path: Path) -> None:
+    wide = opened(tmp_path, "feature-extraction", width=1024)
+    answer = client(wide, limits=SMALL).post("/embed", json={"inputs": "hello"})
+    assert answer.status_code == 413
+    assert "the answer has " in answer.json()["error"]
+    assert "bytes, the limit is 1000." in answer.json()["error"]
+
+
+class Waiting:
+    """A session that answers when it is told to."""
+
+    providers = ("CPUExecutionProvider",)
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+        self.go = threading.Event()
+
+    def run(self, inputs: Any) -> Any:
+        assert self.go.wait(20)
+        return self._inner.run(inputs)
+
+
+def test_full_queue_is_429_at_once_and_the_rest_is_answered() -> None:
+    whole = model("text-classification")
+    session = Waiting(whole.session)
+    http = client(dataclasses.replace(whole, session=session), limits=Limits(10_000, 10_000, running=1, waiting=1))  # type: ignore[arg-type]
+    with ThreadPoolExecutor(3) as pool:
+        # one runs, one waits, and whichever comes third is refused while the others still hang
+        asked = [pool.submit(http.post, "/predict", json={"inputs": "good"}) for _ in range(3)]
+        refused = next(as_completed(asked, timeout=20)).result()
+        assert refused.status_code == 429
+        assert http.get("/health").status_code == 200
+        session.go.set()
+        assert sorted(future.result().status_code for future in asked) == [200, 200, 429]
+    assert refused.headers["retry-after"] == "1"
+    assert refused.json()["error"] == "2 requests are running or waiting, the most this server takes. Try again shortly."
+    assert http.post("/predict", json={"inputs": "good"}).status_code == 200
