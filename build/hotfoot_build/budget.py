@@ -19,7 +19,7 @@ def check(artifact_bytes: int, target: Target) -> str:
         return f"{size(artifact_bytes)} artifact, no package limit on {target.name}"
     if total > limit:
         raise BudgetError(
-            f"the artifact has {size(artifact_bytes)}, the runtime {size(runtime)}; together {size(total)}, {target.name} allows {size(limit)}.",
+            f"{size(artifact_bytes)} artifact + {size(runtime)} runtime = {size(total)}; {target.name} allows {size(limit)}.",
             hint="Build with --precision int8, choose a smaller model, or a container target.",
         )
     return f"{size(artifact_bytes)} artifact + {size(runtime)} runtime = {total / limit:.0%} of {size(limit)}"

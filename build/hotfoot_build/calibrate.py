@@ -28,7 +28,7 @@ TOKENIZER_TEXTS = (
 
 
 def texts(samples: Path | None) -> tuple[str, ...]:
-    """A text a line, or `{"text": …}` a line in a .jsonl file; without a file, hotfoot's own 1,190. Raises InputError."""
+    """A text a line, or `{"text": …}` a line in a .jsonl file; without a file, hotfoot's own, some 1,200. Raises InputError."""
     if samples is not None:
         return _read(samples)
     lines = [line for name in ("general.txt", "people.txt") for line in (DATA / name).read_text(encoding="utf-8").splitlines()]

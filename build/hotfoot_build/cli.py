@@ -41,7 +41,7 @@ console = Console(stderr=True)
 
 
 @app.command()
-def build(
+def build(  # noqa: PLR0913, PLR0917 - one a flag
     model: Annotated[str, typer.Argument(help="A hub id (ORG/NAME), a local folder, or an .onnx file with its config.json.")],
     task_name: Annotated[str, typer.Option("--task", help="What it is for; `hotfoot tasks` lists them. Or a module of your own.")],
     target: Annotated[str, typer.Option(help="The machine that it will run on; `hotfoot targets` lists them.")] = targets.LOCAL,

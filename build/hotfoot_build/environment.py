@@ -1,4 +1,7 @@
-"""The export environment: found or made, and run. It is apart because its pins cannot live with today's clients."""
+"""The export environment: found or made, and run. It is apart because its pins cannot live with today's clients.
+
+`python -m hotfoot_build.environment` makes it now instead of at the first build.
+"""
 
 from __future__ import annotations
 
@@ -113,3 +116,21 @@ def _run(command: Sequence[str], environ: dict[str, str], log: Path, progress: P
     shutil.copyfile(log, kept)
     tail = "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-12:])
     raise PassError(f"the export failed (exit code {process.returncode}):\n{tail}", hint=f"The whole log: {kept}")
+
+
+def _to_stderr(message: str) -> None:
+    sys.stderr.write(f"{message}\n")
+
+
+def main() -> int:
+    """Make the export environment now instead of at the first build, and print its interpreter."""
+    try:
+        sys.stdout.write(f"{python(_to_stderr)}\n")
+    except HotfootError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -51,7 +51,8 @@ class Reference:
 
     def save(self, path: Path) -> None:
         """Ragged arrays as one flat array and the shape of each."""
-        np.savez(path, **_pack("outputs", self.outputs), **_pack("ids", self.ids))
+        arrays = {**_pack("outputs", self.outputs), **_pack("ids", self.ids)}
+        np.savez(path, allow_pickle=False, **arrays)
 
     @classmethod
     def load(cls, path: Path) -> Reference:

@@ -50,7 +50,7 @@ def load(path: Path, role: str = "model") -> Graph:
     """Read an ONNX file, its external data mapped into memory. Raises PassError for one that is not ONNX."""
     try:
         return Graph(role, ir.load(path))
-    except Exception as error:  # noqa: BLE001 - protobuf's errors share no base worth naming
+    except Exception as error:
         raise PassError(f"{path.name} cannot be read as ONNX: {error}") from error
 
 

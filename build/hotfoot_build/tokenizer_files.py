@@ -24,7 +24,7 @@ def write(source: Path, model: Path, out: Path, sides: Mapping[str, str], pad_id
     """
     try:
         tokenizer = Tokenizer.from_file(str(source))
-    except Exception as error:  # noqa: BLE001 - the Rust library raises bare Exception
+    except Exception as error:
         raise ArtifactError(f"{source.name} cannot be read: {error}") from error
     tokenizer.no_padding()
     tokenizer.no_truncation()

@@ -9,7 +9,7 @@ import pytest
 from hotfoot_build.package.wheels import LOCKS
 
 ROOT = Path(__file__).resolve().parents[2]
-NAMES = sorted(p.stem for p in LOCKS.glob("*.in"))
+NAMES = ("container", "ric", "rie", "runtime")  # those of scripts/lock
 
 
 def wanted(name: str) -> set[str]:

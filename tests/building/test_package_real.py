@@ -199,6 +199,8 @@ def test_the_emulator_tells_failures_apart_and_leaves_no_process(made: dict[str,
             last = function.invoke({})["pid"]
             assert last != first["pid"]
             assert len(function.init_ms) == 3
+            leader = function._process.pid if function._process else 0
         assert not Path(f"/proc/{last}").exists()
+        assert not Path(f"/proc/{leader}").exists()
     finally:
         probe.unlink()

@@ -208,6 +208,7 @@ def test_direct_invocation(lambda_function: ModuleType) -> None:
         {"requestContext": {}},
         {"requestContext": {"http": {}}},
         {"version": "2.0"},
+        {**events.load("alb"), "headers": "x"},
     ],
     ids=repr,
 )

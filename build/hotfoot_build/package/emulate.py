@@ -28,8 +28,9 @@ from hotfoot.contract.errors import HotfootError, UnsupportedError
 from hotfoot_build.package import aws_parts, interpreters
 
 INVOKE = "/2015-03-31/functions/function/invocations"
-START_S, GRACE_S = 10.0, 60.0  # until the emulator listens; beyond the function's own timeout, for its start and end
-_PAGE_KIB, _TICKS = 1024, os.sysconf("SC_CLK_TCK")
+START_S, STOP_S = 10.0, 5.0  # until the emulator listens, and until it is gone
+GRACE_S = 60.0  # on top of the function's own timeout: its start, and a machine that is busy
+_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class InvocationError(HotfootError):
@@ -199,10 +200,10 @@ class Emulator:
         """End every process of the environment and remove its files."""
         if self._process is not None:
             leader = self._process.pid
-            # stopped first, so that it starts no function anew while its children end
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(leader, signal.SIGSTOP)
-            for pid in (*(p for p in _session(leader) if p != leader), leader):
+            self._process.terminate()  # it then ends the function's processes, and waits for each
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(STOP_S)
+            for pid in _session(leader):  # what did not end by itself
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             self._process.wait()
@@ -276,4 +277,4 @@ def _max_rss(pid: int) -> int:
         found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text(encoding="utf-8"))
     except (FileNotFoundError, ProcessLookupError):
         return 0
-    return int(found[1]) * _PAGE_KIB if found else 0
+    return int(found[1]) * 1024 if found else 0

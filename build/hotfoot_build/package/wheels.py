@@ -14,7 +14,7 @@ LOCKS = Path(__file__).parent / "locks"
 def uv_binary() -> str:
     """The uv executable of this environment; raises UnsupportedError where the build extra is not installed."""
     try:
-        import uv  # noqa: PLC0415 - part of the build extra
+        import uv
     except ImportError:
         raise UnsupportedError("uv is not installed.", hint="Install hotfoot[build].") from None
     return uv.find_uv_bin()

@@ -45,7 +45,7 @@ def run(graph: Graph, options: Options) -> None:
         session.log_severity_level = 3
         try:
             ort.InferenceSession(str(source), session, providers=["CPUExecutionProvider"], disabled_optimizers=list(options.disabled))
-        except Exception as error:  # noqa: BLE001 - ORT's own exception types share no public base
+        except Exception as error:
             raise PassError(f"ONNX Runtime {ort.__version__} cannot rewrite the graph: {error}") from error
         model = ir.load(rewritten)
         # into memory before the folder goes

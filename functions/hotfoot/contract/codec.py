@@ -92,8 +92,7 @@ def _read_dataclass(kind: Any, value: Any, path: str, faults: list[str]) -> Any:
     if not isinstance(value, dict):
         return _fault(faults, path, "must be an object", value)
     known = {f.name: f for f in fields(kind)}
-    for name in sorted(set(value) - set(known)):
-        faults.append(f"{path}.{name}".lstrip(".") + ": unknown field")
+    faults.extend(f"{path}.{name}".lstrip(".") + ": unknown field" for name in sorted(set(value) - set(known)))
     made: dict[str, Any] = {}
     for name, field in known.items():
         here = f"{path}.{name}".lstrip(".")
