@@ -55,6 +55,7 @@ def build(  # noqa: PLR0913, PLR0917 - one a flag
     threshold: Annotated[list[str] | None, typer.Option(help="NAME=VALUE: the least agreement to accept; may be repeated.")] = None,
     allow_pickle: Annotated[bool, typer.Option("--allow-pickle", help="Read pickled weights, which can run code.")] = False,
     trust_remote_code: Annotated[bool, typer.Option("--trust-remote-code", help="Run the model's own Python files.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Build again even when the same request built what is there.")] = False,
 ) -> None:
     """Build an artifact: export, optimise, quantize, and prove it against the original model.
 
@@ -68,7 +69,7 @@ def build(  # noqa: PLR0913, PLR0917 - one a flag
         raise InputError(f"is {precision!r}; it must be one of {', '.join(pipeline.PRECISIONS)}.", where="--precision")
     request = pipeline.BuildRequest(
         model, task_name, target, precision, out, revision, name, pooling, max_tokens, samples, _thresholds(threshold or []),
-        allow_pickle, trust_remote_code,
+        allow_pickle, trust_remote_code, force,
     )  # fmt: skip
     console.print(f"Building [bold]{model}[/bold] for {task_name} on {targets.load(target).name}")
     built = pipeline.build(request, Progress(console))

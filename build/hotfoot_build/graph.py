@@ -99,6 +99,22 @@ def _door(value: ir.Value) -> TensorSpec:
     return TensorSpec(str(value.name), value.dtype.numpy().name, shape)
 
 
+def mixes_rows(graph: Graph) -> list[str]:
+    """Operators that make one text's numbers depend on its neighbours in the batch; empty for hotfoot's own recipes.
+
+    A scale over a whole tensor does, and so does a sum over the tokens' axis, which ONNX Runtime orders by the batch's size.
+    """
+    found = {n.op_type for n in graph.ir if n.op_type in ("DynamicQuantizeLinear", "DynamicQuantizeMatMul")}
+    for node in graph.ir:
+        if node.op_type in ("ReduceSum", "ReduceMean", "ReduceL1", "ReduceL2"):
+            axes = weight_of(node.inputs[1]) if len(node.inputs) > 1 else None
+            values = axes.tolist() if axes is not None else list(node.attributes["axes"].value) if "axes" in node.attributes else [0]
+            rank = len(node.inputs[0].shape) if node.inputs[0] is not None and node.inputs[0].shape is not None else None
+            if any(axis not in (-1, (rank or 0) - 1) for axis in values):
+                found.add(node.op_type)
+    return sorted(found)
+
+
 def constant(graph: Graph, name: str, array: NDArray[Any] | np.generic) -> ir.Value:
     """An initializer, made once a name and content."""
     found = graph.ir.initializers.get(name)

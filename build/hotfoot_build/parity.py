@@ -18,12 +18,14 @@ from hotfoot import targets
 from hotfoot.contract import manifest as manifests
 from hotfoot.contract.errors import InputError, ParityError
 from hotfoot.model import Model
-from hotfoot.task import Task
+from hotfoot.task import Array, Encoded, Task
 from hotfoot.tokenizer import open_tokenizer
 from hotfoot_build import graph as graphs
 from hotfoot_build.calibrate import TOKENIZER_TEXTS
 from hotfoot_build.exchange import Reference
 from hotfoot_build.passes.int8_rowwise import widen_weights
+
+INDEPENDENCE_TEXTS = 64  # of the texts, run once more alone
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,7 @@ def measure(artifact: Path, reference: Reference, texts: Sequence[str], wanted: 
             raise ParityError(f"text {index} gives an output of shape {ours.shape}, the original's is {theirs.shape}")
         if not np.isfinite(ours).all():
             raise ParityError(f"text {index} gives a value that is no number")
+    _check_independence(model, encoded, outputs)
     values = model.task.parity(outputs, reference.outputs, model.manifest)
     metrics = tuple(Metric(name, values[name], wanted[name]) for name in sorted(wanted))
     parity = Parity(metrics, len(texts), sum(len(e.ids) for e in encoded), host())
@@ -93,6 +96,15 @@ def measure(artifact: Path, reference: Reference, texts: Sequence[str], wanted: 
             hint="Build with --precision fp32, measure on texts of your own with --samples, or lower a bar with --threshold NAME=VALUE.",
         )
     return parity
+
+
+def _check_independence(model: Model, encoded: Sequence[Encoded], outputs: Sequence[Array]) -> None:
+    """Raise ParityError when a text alone gives other bits than it gave among the others."""
+    for index in range(0, len(encoded), max(1, len(encoded) // INDEPENDENCE_TEXTS)):
+        alone = model.task.run(model.session, (encoded[index],))[0]
+        if not np.array_equal(alone, outputs[index]):
+            worst = float(np.abs(alone - outputs[index]).max())
+            raise ParityError(f"text {index} gives another result alone than in a batch (by {worst:.2e} at most).")
 
 
 @contextmanager

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import hotfoot
+import hotfoot_build
 from hotfoot import targets, task
 from hotfoot.contract import codec
 from hotfoot.contract import manifest as manifests
@@ -39,6 +41,7 @@ class BuildRequest:
     thresholds: Mapping[str, float] | None = None
     allow_pickle: bool = False
     trust_remote_code: bool = False
+    force: bool = False
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,16 @@ class Built:
     path: Path
     manifest: Manifest
     parity: Parity
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What was measured at build time. It lies beside the manifest and is in no digest. `key` names the request."""
+
+    key: str
+    parity: Parity
+    seconds: Mapping[str, float]
+    versions: Mapping[str, str]
 
 
 def build(request: BuildRequest, progress: Progress) -> Built:
@@ -64,6 +77,10 @@ def build(request: BuildRequest, progress: Progress) -> Built:
     plan = Plan(request.task, chosen, target, request.precision, snapshot, _read_facts(request, snapshot, progress))
     out = request.out or default_out(snapshot, target)
     refuse_other_folder(out)
+    key = _key(request, plan, texts, wanted)
+    if not request.force and (kept := _up_to_date(out, key)):
+        progress.note("up to date: the same request built this artifact (build again with --force)")
+        return kept
     with progress.step("export") as step:
         original = obtain(snapshot, chosen, plan.facts.max_tokens, plan.facts.embedding, texts, step)
         step.result = f"{size(original.graph.stat().st_size)} fp32; the original answered {len(texts)} texts"
@@ -75,7 +92,7 @@ def build(request: BuildRequest, progress: Progress) -> Built:
             step.result = ", ".join(f"{m.name} {m.value:.5f}" for m in measured.metrics)
         with progress.step("budget") as step:
             step.result = budget.check(sum(f.size for f in manifest.files), target)
-        evidence = {"parity": measured, "seconds": progress.seconds, "versions": original.versions}
+        evidence = Evidence(key, measured, progress.seconds, original.versions)
         (folder / EVIDENCE).write_text(codec.dumps(evidence), encoding="utf-8")
         manifests.verify(folder)
     return Built(out, manifest, measured)
@@ -101,6 +118,24 @@ def _read_facts(request: BuildRequest, snapshot: Snapshot, progress: Progress) -
     if said.embedding is not None and not facts.is_sentence_transformer(snapshot.path):
         progress.note(f"no sentence-transformers modules: pooling is {said.embedding['pooling']} (choose with --pooling)")
     return said
+
+
+def _key(request: BuildRequest, plan: Plan, texts: tuple[str, ...], wanted: Mapping[str, float]) -> str:
+    """A name for all that decides what the build makes and whether it passes, hotfoot's own code included."""
+    code = [p for root in (hotfoot.__path__[0], hotfoot_build.__path__[0]) for p in Path(root).rglob("*.py")]
+    asked = (request.task, request.precision, request.pooling, plan.facts.max_tokens, dict(wanted), plan.target, plan.snapshot.model)
+    return cache.key(*map(manifests.sha256, sorted(code)), codec.dumps(asked), *texts)
+
+
+def _up_to_date(out: Path, key: str) -> Built | None:
+    """What lies in `out`, if the same request made it and it is whole."""
+    if not (out / EVIDENCE).is_file():
+        return None
+    try:
+        evidence = codec.loads(Evidence, (out / EVIDENCE).read_text(encoding="utf-8"), EVIDENCE)
+        return Built(out, manifests.verify(out), evidence.parity) if evidence.key == key else None
+    except ArtifactError:  # damaged, or of another version: it is built anew
+        return None
 
 
 def default_out(snapshot: Snapshot, target: Target) -> Path:

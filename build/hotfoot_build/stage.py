@@ -44,8 +44,10 @@ def write(stage: Path, plan: Plan, original: Original, progress: Progress) -> Ma
         tokenizer = tokenizer_files.write(original.tokenizer, plan.snapshot.path, stage / TOKENIZER_DIR, sides, pad_id)
         step.result = f"{size(sum(f.size for f in tokenizer.files))}, {tokenizer.hash[:12]}"
     with progress.step("passes") as step:
-        door, records = _optimise(stage / GRAPH, plan, original, tokenizer)
+        door, records, mixing = _optimise(stage / GRAPH, plan, original, tokenizer)
         step.result = f"{', '.join(r.name for r in records if r.applied)}: {size((stage / GRAPH).stat().st_size)}"
+    if mixing:
+        progress.note(f"texts will run one by one: {', '.join(mixing)} would mix the texts of a batch")
     for name in plan.snapshot.model.notices:
         (stage / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(plan.snapshot.path / name, stage / name)
@@ -62,6 +64,7 @@ def write(stage: Path, plan: Plan, original: Original, progress: Progress) -> Ma
         labels=plan.facts.labels,
         facts=_task_facts(plan, original, door),
         files=manifests.describe(stage, _own_files(stage)),
+        independent_rows=not mixing,
     )
     (stage / MANIFEST).write_text(manifests.dumps(manifest), encoding="utf-8")
     return manifest
@@ -71,15 +74,17 @@ def _own_files(stage: Path) -> list[Path]:
     return [p for p in stage.rglob("*") if p.is_file() and p.relative_to(stage).parts[0] != TOKENIZER_DIR]
 
 
-def _optimise(path: Path, plan: Plan, original: Original, tokenizer: TokenizerSpec) -> tuple[GraphSpec, tuple[PassRecord, ...]]:
+def _optimise(path: Path, plan: Plan, original: Original, tokenizer: TokenizerSpec) -> tuple[GraphSpec, tuple[PassRecord, ...], list[str]]:
+    """Write the optimised graph: its door, what each pass did, and the operators that mix the texts of a batch."""
     current = graph.load(original.graph)
     context = passes.Context(plan.target, plan.task, plan.facts.embedding or {}, tokenizer.pad_side)
     records = passes.apply(current, plan.target.recipes[plan.precision], context)
+    mixing = graph.mixes_rows(current)
     door = graph.save(current, path)
     width = door.outputs[0].shape[-1]
     if plan.facts.labels and width != len(plan.facts.labels):
         raise UnsupportedError(f"config.json names {len(plan.facts.labels)} labels, the graph gives {width}.", hint="Mend id2label.")
-    return door, records
+    return door, records, mixing
 
 
 def _task_facts(plan: Plan, original: Original, door: GraphSpec) -> dict[str, Any]:

@@ -19,14 +19,17 @@ def padded_length(tokens: int, limit: int) -> int:
     return max(tokens, min(limit, -(-tokens // LENGTH_STEP) * LENGTH_STEP))
 
 
-def plan(lengths: Sequence[int], limit: int) -> list[tuple[int, list[int]]]:
-    """Split inputs into runs of equal padded length: (padded length, indices), longest first so that the peak comes at once."""
+def plan(lengths: Sequence[int], limit: int, *, together: bool = True) -> list[tuple[int, list[int]]]:
+    """Split inputs into runs of equal padded length: (padded length, indices), longest first so that the peak comes at once.
+
+    together: False runs each input alone, for a graph whose operators mix the texts of a batch.
+    """
     groups: dict[int, list[int]] = {}
     for index, tokens in enumerate(lengths):
         groups.setdefault(padded_length(tokens, limit), []).append(index)
     runs = []
     for length in sorted(groups, reverse=True):
-        size = max(1, min(BATCH_TOKENS // length, BATCH_SCORES // length**2))
+        size = max(1, min(BATCH_TOKENS // length, BATCH_SCORES // length**2)) if together else 1
         members = groups[length]
         runs += [(length, members[i : i + size]) for i in range(0, len(members), size)]
     return runs

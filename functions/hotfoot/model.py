@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -82,4 +82,5 @@ class Model:
 
     def warm_up(self) -> None:
         """Run the task's sample once, so that the first request pays for no lazy initialisation."""
-        self.predict(self.task.sample)
+        request = self.task.parse(self.task.sample, {}, self.manifest)
+        self.answer(replace(request, truncate=self.manifest.tokenizer.truncation_side))  # the limit may be below its length

@@ -26,6 +26,7 @@ class Session:
         self._output = graph.outputs[0]
         self._tokenizer = manifest.tokenizer
         self._max_tokens = manifest.max_tokens
+        self._together = manifest.independent_rows
         # (batch, tokens, ...) is cut back to the text's own length; (batch, ...) has no token axis
         self._per_token = "sequence" in graph.outputs[0].shape
 
@@ -37,7 +38,7 @@ class Session:
     def run(self, inputs: Sequence[Encoded]) -> list[Array]:
         """One output an input, in order: (tokens, …) without padding, or (…) where the graph pools."""
         results: list[Array | None] = [None] * len(inputs)
-        for length, members in plan([len(e.ids) for e in inputs], self._max_tokens):
+        for length, members in plan([len(e.ids) for e in inputs], self._max_tokens, together=self._together):
             batch = self.run_batch([inputs[i] for i in members], length)
             for index, row in zip(members, batch, strict=True):
                 results[index] = row

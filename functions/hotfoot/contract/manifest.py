@@ -86,7 +86,10 @@ class PassRecord:
 
 @dataclass(frozen=True)
 class Manifest:
-    """Everything the runtime has to know; `facts` are the task's own (pooling, problem type, prompts ...)."""
+    """Everything the runtime has to know; `facts` are the task's own (pooling, problem type, prompts ...).
+
+    independent_rows: no operator of the graph mixes the texts of a batch, so that they may run together.
+    """
 
     format: int
     model: ModelRef
@@ -100,6 +103,7 @@ class Manifest:
     labels: tuple[str, ...]
     facts: Mapping[str, Any]
     files: tuple[FileEntry, ...]
+    independent_rows: bool = True
 
     @property
     def digest(self) -> str:
