@@ -11,6 +11,7 @@ from pathlib import Path
 from hotfoot.contract.errors import ArtifactError
 
 MB_PER_VCPU = 1769  # Lambda grants one vCPU for each 1,769 MB
+LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 
 @dataclass(frozen=True)
@@ -32,15 +33,15 @@ class Settings:
 
 def read(environ: Mapping[str, str] = os.environ) -> Settings:
     """Read the settings. Raises ArtifactError for a value that does not fit, naming key and value."""
-    layer_root = Path(environ.get("HOTFOOT_LAYER_ROOT", "/opt"))
+    layer_root = Path(environ.get("HOTFOOT_LAYER_ROOT") or "/opt")
     memory = _integer(environ, "AWS_LAMBDA_FUNCTION_MEMORY_SIZE")
     return Settings(
         artifact=Path(environ["HOTFOOT_ARTIFACT"]) if environ.get("HOTFOOT_ARTIFACT") else None,
         layer_root=layer_root,
         threads=_integer(environ, "HOTFOOT_THREADS") or usable_threads(memory),
         memory_mb=memory,
-        metrics_namespace=environ.get("POWERTOOLS_METRICS_NAMESPACE", "hotfoot"),
-        log_level=environ.get("HOTFOOT_LOG_LEVEL", "INFO"),
+        metrics_namespace=environ.get("POWERTOOLS_METRICS_NAMESPACE") or "hotfoot",
+        log_level=_level(environ, "HOTFOOT_LOG_LEVEL"),
     )
 
 
@@ -71,10 +72,17 @@ def cgroup_cpus(root: Path = Path("/sys/fs/cgroup")) -> float:
         return math.inf
 
 
+def _level(environ: Mapping[str, str], key: str) -> str:
+    text = environ.get(key) or "INFO"
+    if text.upper() not in LOG_LEVELS:
+        raise ArtifactError(f"{key}={text!r} in the environment is none of {', '.join(LOG_LEVELS)}.")
+    return text.upper()
+
+
 def _integer(environ: Mapping[str, str], key: str) -> int | None:
     text = environ.get(key, "")
     if not text:
         return None
-    if not text.isdigit() or int(text) < 1:
+    if not text.isdecimal() or int(text) < 1:
         raise ArtifactError(f"{key}={text!r} in the environment is not a whole number above 0.")
     return int(text)

@@ -133,14 +133,15 @@ def load(name: str) -> Task:
     Raises UnsupportedError that lists the tasks.
     """
     module = f"{tasks.__name__}.{name.replace('-', '_')}" if name in names() else name
-    if "." not in module:
+    if not all(part.isidentifier() for part in module.split(".")) or "." not in module:
         raise UnsupportedError(f"no task {name!r}.", hint=f"There are: {', '.join(names())}; or a module of your own, as mypkg.mytask.")
     try:
-        task = import_module(module).TASK
-    except ModuleNotFoundError as error:
+        found = import_module(module)
+    except ImportError as error:
         raise UnsupportedError(f"task module {name!r} cannot be imported: {error}.") from None
-    except AttributeError:
-        raise UnsupportedError(f"task module {name!r} has no TASK.") from None
+    if not hasattr(found, "TASK"):
+        raise UnsupportedError(f"task module {name!r} has no TASK.")
+    task = found.TASK
     if not isinstance(task, Task):
         raise UnsupportedError(f"{name}.TASK is a {type(task).__name__}, not a hotfoot.task.Task.")
     return task

@@ -33,8 +33,11 @@ class Tokenizer:
     ) -> tuple[Encoded, ...]:
         """One Encoded a text, cut at side `truncate`; with a stride, overlapping windows instead of a cut.
 
-        Raises InputError, naming the text's path, for one that is too long when neither is asked for, or has no tokens.
+        Raises InputError, naming the text's path, for one that is too long when neither is asked for, or has no tokens; and
+        for a stride that no window of this model can hold, however short the texts are.
         """
+        if stride is not None:
+            self._check_stride(stride)
         encoded: list[Encoded] = []
         for item, encoding in enumerate(self._rust.encode_batch(list(texts))):
             whole, path = _read(encoding, item), paths[item] if paths else f"inputs[{item}]"
@@ -61,13 +64,16 @@ class Tokenizer:
         start = len(whole.ids) - tail - room if side == "left" else head
         return _slice(whole, head, start, start + room)
 
+    def _check_stride(self, stride: int) -> None:
+        room = self._max_tokens - int(self._rust.num_special_tokens_to_add(is_pair=False))
+        if not 0 <= stride < room:
+            raise InputError(
+                f"is {stride}; it must be from 0 to {room - 1}: a window of this model holds {room} tokens.", where="parameters.stride"
+            )
+
     def _windows(self, whole: Encoded, stride: int) -> list[Encoded]:
         head, tail = _frame(whole)
         room = self._max_tokens - head - tail
-        if not 0 <= stride < room:
-            raise InputError(
-                f"{stride} must be from 0 to {room - 1}: a window of this model holds {room} tokens.", where="parameters.stride"
-            )
         last = len(whole.ids) - tail
         starts = range(head, max(head + 1, last - stride), room - stride)
         return [_slice(whole, head, start, min(start + room, last)) for start in starts]

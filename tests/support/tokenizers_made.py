@@ -29,7 +29,7 @@ def byte_level(*, trim_offsets: bool) -> Tokenizer:
     )
     tokenizer.train_from_iterator(CORPUS, trainer)
     tokenizer.post_processor = processors.RobertaProcessing(
-        sep=("</s>", 2), cls=("<s>", 0), trim_offsets=trim_offsets, add_prefix_space=False
+        sep=("</s>", 2), cls_token=("<s>", 0), trim_offsets=trim_offsets, add_prefix_space=False
     )
     return tokenizer
 

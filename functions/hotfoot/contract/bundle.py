@@ -57,4 +57,8 @@ def read(directory: Path) -> Bundle:
     path = directory / BUNDLE
     if not path.is_file():
         raise ArtifactError(f"no {BUNDLE} in {directory}", hint="Give the folder that `hotfoot bundle --out` wrote.")
-    return codec.loads(Bundle, path.read_text(encoding="utf-8"), str(path))
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ArtifactError(f"{path} is not UTF-8: {error}") from None
+    return codec.loads(Bundle, text, str(path))

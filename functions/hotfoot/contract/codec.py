@@ -35,11 +35,27 @@ def loads(kind: type[T], text: str, source: str) -> T:
 
     Raises ArtifactError with one line a fault: not JSON, a missing, unknown or ill-typed field.
     """
+    return build(kind, parse(text, source), source)
+
+
+def parse(text: str, source: str) -> Any:
+    """JSON text as Python values. Raises ArtifactError for what is not JSON; NaN, Infinity and a key given twice are not."""
     try:
-        document = json.loads(text)
-    except ValueError as error:
+        return json.loads(text, parse_constant=_refuse, object_pairs_hook=_unique)
+    except (ValueError, RecursionError) as error:
         raise ArtifactError(f"{source} is not JSON: {error}") from None
-    return build(kind, document, source)
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no number")
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        doubled = sorted({key for key, _ in pairs if sum(key == other for other, _ in pairs) > 1})
+        raise ValueError(f"a key is given twice: {', '.join(doubled)}")
+    return found
 
 
 def build(kind: type[T], document: object, source: str) -> T:
@@ -64,10 +80,8 @@ def _read(kind: Any, value: Any, path: str, faults: list[str]) -> Any:
         return _read_union(args, value, path, faults)
     if origin is Literal:
         return value if value in args else _fault(faults, path, f"must be one of {', '.join(map(repr, args))}", value)
-    if origin is tuple and isinstance(value, list):
-        return tuple(_read(args[0], v, f"{path}[{i}]", faults) for i, v in enumerate(value))
     if origin is tuple:
-        return _fault(faults, path, "must be a list", value)
+        return _read_tuple(args, value, path, faults)
     if origin is not None and issubclass(origin, Mapping):
         if not isinstance(value, dict):
             return _fault(faults, path, "must be an object", value)
@@ -77,13 +91,27 @@ def _read(kind: Any, value: Any, path: str, faults: list[str]) -> Any:
     return _read_scalar(kind, value, path, faults)
 
 
+def _read_tuple(args: tuple[Any, ...], value: Any, path: str, faults: list[str]) -> Any:
+    if not isinstance(value, list):
+        return _fault(faults, path, "must be a list", value)
+    if args[-1] is Ellipsis:
+        args = (args[0],) * len(value)
+    elif len(args) != len(value):
+        return _fault(faults, path, f"must be a list of {len(args)}", value)
+    return tuple(_read(kind, v, f"{path}[{i}]", faults) for i, (kind, v) in enumerate(zip(args, value, strict=True)))
+
+
 def _read_union(args: tuple[Any, ...], value: Any, path: str, faults: list[str]) -> Any:
-    for choice in args:
+    choices = [a for a in args if a is not NoneType]
+    if value is None and NoneType in args:
+        return None
+    if len(choices) == 1 and is_dataclass(choices[0]) and isinstance(value, dict):
+        return _read(choices[0], value, path, faults)  # its own faults say more than "must be this or null"
+    for choice in choices:
         trial: list[str] = []
-        if (choice is NoneType and value is None) or (choice is not NoneType and value is not None):
-            result = _read(choice, value, path, trial)
-            if not trial:
-                return result
+        result = _read(choice, value, path, trial)
+        if not trial:
+            return result
     names = " or ".join("null" if a is NoneType else getattr(a, "__name__", str(a)) for a in args)
     return _fault(faults, path, f"must be {names}", value)
 

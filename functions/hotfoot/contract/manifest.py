@@ -126,10 +126,7 @@ def dumps(manifest: Manifest) -> str:
 
 def loads(text: str, source: str = MANIFEST) -> Manifest:
     """Read a manifest. Raises ArtifactError: every ill field at once, an unknown format, or a digest that does not fit."""
-    try:
-        document = json.loads(text)
-    except ValueError as error:
-        raise ArtifactError(f"{source} is not JSON: {error}") from None
+    document = codec.parse(text, source)
     if not isinstance(document, dict):
         raise ArtifactError(f"{source} must hold a JSON object")
     if document.get("format") != FORMAT:
@@ -149,7 +146,7 @@ def read(directory: Path) -> Manifest:
     path = directory / MANIFEST
     try:
         return loads(path.read_text(encoding="utf-8"), str(path))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         raise ArtifactError(f"no {MANIFEST} in {directory}", hint="Give the folder that `hotfoot build --out` wrote.") from None
     except UnicodeDecodeError as error:
         raise ArtifactError(f"{path} is not UTF-8: {error}") from None
@@ -174,11 +171,13 @@ def combine(entries: Iterable[FileEntry]) -> str:
 
 
 def faults_of(root: Path, entries: Iterable[FileEntry]) -> list[str]:
-    """Every way in which the files below `root` differ from `entries`: missing, resized, changed."""
+    """Every way in which the files below `root` differ from `entries`: outside it, missing, resized, changed."""
     faults = []
     for entry in entries:
         path = root / entry.path
-        if not path.is_file():
+        if entry.path.startswith("/") or ".." in entry.path.split("/"):
+            faults.append(f"{entry.path}: lies outside the artifact")
+        elif not path.is_file():
             faults.append(f"{entry.path}: missing")
         elif path.stat().st_size != entry.size:
             faults.append(f"{entry.path}: {path.stat().st_size} bytes, the manifest says {entry.size}")

@@ -18,12 +18,13 @@ PARAMETERS = ("function_to_apply", "top_k", *TRUNCATION)
 
 
 def facts(config: Mapping[str, Any]) -> dict[str, Any]:
-    """How logits become scores: by problem_type, else by the number of labels, as transformers decides it."""
+    """How logits become scores: by problem_type and the number of labels, as transformers decides it."""
     kind = config["config"].get("problem_type")
-    by_kind = {"regression": "none", "multi_label_classification": "sigmoid", "single_label_classification": "softmax"}
-    # softmax over one label would be 1.0 for every text
-    default = "sigmoid" if len(config["labels"]) == 1 else "softmax"
-    return {"function_to_apply": by_kind.get(kind, default)}
+    if kind == "regression":
+        return {"function_to_apply": "none"}
+    # softmax over one label would be 1.0 for every text, whatever problem_type says
+    sigmoids = kind == "multi_label_classification" or len(config["labels"]) == 1
+    return {"function_to_apply": "sigmoid" if sigmoids else "softmax"}
 
 
 def parse(inputs: Any, parameters: Options, manifest: Manifest) -> Request:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
@@ -77,14 +78,14 @@ def _entities(text: str, encoded: Encoded, logits: Array, request: Request, mani
     tokens = _tokens(text, encoded, softmax(logits))
     if strategy == "none":
         spelled = [{"entity": manifest.labels[t.label], **_show(text, t, float(t.scores.max())), "index": t.index} for t in tokens]
-        return [s for s in spelled if s["entity"] not in ignored]
+        return [s for s in spelled if s["entity"] not in ignored and s["word"]]
     if strategy != "simple":
         tokens = [_as_word(word, strategy) for word in _words(text, tokens, encoded, str(manifest.facts["words"]))]
     groups = []
     for group in _grouped(tokens, manifest.labels):
         tag = _split(manifest.labels[group[0].label])[1]
-        whole = Piece(group[0].scores, group[0].start, group[-1].end, group[0].index)
-        if tag not in ignored and manifest.labels[group[0].label] not in ignored:
+        whole = _joined(group, group[0].scores)
+        if whole.start < whole.end and tag not in ignored and manifest.labels[group[0].label] not in ignored:
             groups.append({"entity_group": tag, **_show(text, whole, float(np.mean([p.scores.max() for p in group])))})
     return groups
 
@@ -94,22 +95,32 @@ def _tokens(text: str, encoded: Encoded, scores: NDArray[np.float64]) -> list[Pi
     for index, (start, end) in enumerate(encoded.offsets):
         if encoded.special[index]:
             continue
-        # byte-level tokenizers may count the space before a word as the word's
-        while start < end and text[start].isspace():
-            start += 1  # noqa: PLW2901
-        pieces.append(Piece(scores[index], start, end, index))
+        # byte-level tokenizers may count the space before a word as the word's; a token of nothing else keeps no character
+        shown = text[start:end]
+        first = start + len(shown) - len(shown.lstrip())
+        pieces.append(Piece(scores[index], first, first + len(shown.strip()), index))
     return pieces
 
 
-def _words(text: str, tokens: list[Piece], encoded: Encoded, rule: str) -> Iterable[list[Piece]]:
-    word: list[Piece] = []
+def _words(text: str, tokens: list[Piece], encoded: Encoded, rule: str) -> list[list[Piece]]:
+    """Tokens by words. By white space, punctuation at a word's edge stands alone: `Lyon.` is not one word, `5.975,74` is."""
+    words: list[list[Piece]] = []
     for token in tokens:
-        if word and _begins_word(text, word[-1], token, encoded, rule):
-            yield word
-            word = []
-        word.append(token)
-    if word:
-        yield word
+        if not words or _begins_word(text, words[-1][-1], token, encoded, rule):
+            words.append([])
+        words[-1].append(token)
+    return words if rule == "pretokenizer" else [part for word in words for part in _without_edges(text, word)]
+
+
+def _without_edges(text: str, word: list[Piece]) -> list[list[Piece]]:
+    marks = [all(unicodedata.category(c).startswith("P") for c in text[t.start : t.end]) for t in word]
+    first = marks.index(False) if False in marks else len(marks)
+    last = len(marks) - marks[::-1].index(False) if False in marks else first
+    # a token that holds but the space before the word is the word's own first piece
+    while 0 < first < last and word[first - 1].start == word[first - 1].end:
+        first -= 1
+    parts = [*([t] for t in word[:first]), word[first:last], *([t] for t in word[last:])]
+    return [part for part in parts if any(t.start < t.end for t in part)]
 
 
 def _begins_word(text: str, before: Piece, token: Piece, encoded: Encoded, rule: str) -> bool:
@@ -125,7 +136,13 @@ def _as_word(tokens: list[Piece], strategy: str) -> Piece:
         scores = max(tokens, key=lambda t: float(t.scores.max())).scores
     else:
         scores = np.mean([t.scores for t in tokens], axis=0)
-    return Piece(scores, tokens[0].start, tokens[-1].end, tokens[0].index)
+    return _joined(tokens, scores)
+
+
+def _joined(pieces: Sequence[Piece], scores: NDArray[np.float64]) -> Piece:
+    """Pieces as one, from the first character to the last that is not white space."""
+    solid = [p for p in pieces if p.start < p.end] or pieces
+    return Piece(scores, solid[0].start, solid[-1].end, pieces[0].index)
 
 
 def _split(label: str) -> tuple[str, str]:
@@ -134,13 +151,13 @@ def _split(label: str) -> tuple[str, str]:
 
 
 def _grouped(pieces: list[Piece], labels: Sequence[str]) -> Iterable[list[Piece]]:
-    """Neighbours of one tag, a new group at each B-."""
+    """Neighbours of one tag, a new group at each B- that is not inside a character of the group, as the pieces of `½` are."""
     if not pieces:
         return
     group = [pieces[0]]
     for before, piece in pairwise(pieces):
         prefix, tag = _split(labels[piece.label])
-        if prefix == "B" or tag != _split(labels[before.label])[1]:
+        if tag != _split(labels[before.label])[1] or (prefix == "B" and piece.start >= before.end):
             yield group
             group = []
         group.append(piece)
