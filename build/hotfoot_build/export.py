@@ -9,6 +9,7 @@ Progress goes to standard output, a JSON line each; an error that the user can a
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import sys
@@ -151,12 +152,13 @@ def _run_original(model: Any, tokenizer: Any, request: ExportRequest, ids: Seque
     import torch
 
     outputs: list[Array | None] = [None] * len(request.texts)
+    accepted = inspect.signature(model.forward).parameters  # a tokenizer may make token_type_ids for a model that takes none
     done = 0
     for members in _batches([len(i) for i in ids[: len(request.texts)]]):
         texts = [request.texts[i] for i in members]
         batch = tokenizer(texts, return_tensors="pt", padding=True, truncation=True, max_length=request.max_tokens)
         with torch.no_grad():
-            values = getattr(model(**batch), request.output)
+            values = getattr(model(**{k: v for k, v in batch.items() if k in accepted}), request.output)
         for row, mask, index in zip(_pool(values, batch["attention_mask"], request), batch["attention_mask"], members, strict=True):
             outputs[index] = (row[mask.bool()] if row.dim() == 2 else row).numpy()
         done += len(members)

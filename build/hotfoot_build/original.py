@@ -21,7 +21,7 @@ from hotfoot_build.exchange import ARRAYS, GRAPH, RESULT, TOKENIZER, ExportReque
 from hotfoot_build.resolve import Snapshot
 
 Say = Callable[[str], None]
-KEPT_EXPORTS = 4  # in the cache; an export is as large as its model
+KEPT_EXPORTS = 8  # in the cache; an export is as large as its model
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,160 @@
+"""hotfoot.toml: what to build and what to deploy. Both sides of the wall read it, each its own tables."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
+
+from hotfoot.contract import toml
+from hotfoot.contract.errors import InputError
+from hotfoot.contract.toml import Document, Form, Range
+
+T = TypeVar("T")
+FILE = "hotfoot.toml"
+NAME = r"[a-z][a-z0-9-]{0,30}"  # it becomes part of a stack's name
+MIB = 1024 * 1024
+
+Memory = Annotated[int, Range(128, 10_240)]
+Timeout = Annotated[int, Range(1, 900)]
+# a key that EventBridge can match: `*` and `\` have a meaning there
+Prefix = Annotated[str, Form(r"[^/*\\][^*\\]*", "a key prefix, not empty, without `*` and `\\`, not starting with `/`")]
+Suffix = Annotated[str, Form(r"[^*\\]+", "the end of a key, as `.jsonl`, without `*` and `\\`")]
+# the periods that CloudWatch Logs knows
+Days = Literal[1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 2192, 2557, 2922, 3288, 3653]
+
+
+@dataclass(frozen=True)
+class Build:
+    """`[build.NAME]`: the same names as the flags of `hotfoot build`. None means: as the model says, or the default."""
+
+    model: str
+    task: str
+    target: str = "local"
+    precision: str = "int8"
+    out: str | None = None
+    revision: str | None = None
+    name: str | None = None
+    pooling: str | None = None
+    max_tokens: Annotated[int, Range(1, 1_000_000)] | None = None
+    samples: str | None = None
+    thresholds: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    allow_pickle: bool = False
+    trust_remote_code: bool = False
+
+
+@dataclass(frozen=True)
+class Bulk:
+    """`[deploy.NAME.bulk]`: objects under `input_prefix` of one bucket become results under `results_prefix` of another.
+
+    whole reads an object as one text and not as lines; mask writes the texts with their entities replaced; field and id_field
+    name what is read of JSON lines and CSV; truncate and stride say what happens to a text beyond the model's limit.
+    """
+
+    enabled: bool = True
+    input_prefix: Prefix = "in/"
+    input_suffixes: tuple[Suffix, ...] = ()
+    results_prefix: Prefix = "out/"
+    mask: bool = False
+    whole: bool = False
+    field: str = "text"
+    id_field: str = "id"
+    truncate: bool = True
+    stride: Annotated[int, Range(0, 1_000_000)] = 0
+    part_bytes: Annotated[int, Range(5 * MIB, 1024 * MIB)] = 8 * MIB
+    parameters: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    memory_mb: Memory = 1769
+    timeout_s: Timeout = 300
+    batch_size: Annotated[int, Range(1, 10_000)] = 10
+    batch_window_s: Annotated[int, Range(0, 300)] = 0
+    max_concurrency: Annotated[int, Range(2, 1000)] = 10
+
+
+@dataclass(frozen=True)
+class Deploy:
+    """`[deploy.NAME]`: one stack. bundle is a folder that `hotfoot bundle` wrote, by default `bundles/NAME`."""
+
+    bundle: str | None = None
+    memory_mb: Memory = 1769
+    timeout_s: Timeout = 29
+    reserved_concurrency: Annotated[int, Range(1, 100_000)] | None = None
+    provisioned_concurrency: Annotated[int, Range(1, 100_000)] | None = None
+    auth: Literal["none", "iam"] = "iam"
+    throttle_rate: Annotated[float, Range(1, 100_000)] = 50
+    throttle_burst: Annotated[int, Range(1, 100_000)] = 100
+    log_retention_days: Days = 30
+    removal: Literal["retain", "destroy"] = "retain"
+    bulk: Bulk | None = None
+
+
+@dataclass(frozen=True)
+class Project:
+    """The file, read and checked. `document` still knows the lines, for whoever finds a fault later on."""
+
+    path: Path
+    builds: Mapping[str, Build]
+    deploys: Mapping[str, Deploy]
+    document: Document = dataclasses.field(repr=False, compare=False)
+
+    def build(self, name: str) -> Build:
+        """The table `[build.NAME]`; raises InputError that lists those there are."""
+        if name not in self.builds:
+            raise InputError(f"{self.path.name} has no [build.{name}]; it has {', '.join(sorted(self.builds)) or 'no build table'}.")
+        return self.builds[name]
+
+    def bundle_dir(self, name: str) -> Path:
+        """Where the bundle of `[deploy.NAME]` lies, or will lie where there is only `[build.NAME]`."""
+        chosen = self.deploys[name].bundle if name in self.deploys else None
+        return self.path.parent / (chosen or f"bundles/{name}")
+
+    def artifact_dir(self, name: str) -> Path:
+        """Where the artifact of `[build.NAME]` lies."""
+        return self.path.parent / (self.build(name).out or f"artifacts/{name}")
+
+
+def read(path: Path) -> Project:
+    """Read and check the file. Raises InputError: every fault at once, each with its line."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise InputError(f"no {path}.", hint="`hotfoot init` writes one.") from None
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is not UTF-8: {error}.") from None
+    document = toml.parse(text, path.name)
+    for name in document.values:
+        if name not in ("build", "deploy"):
+            document.fault((name,), "unknown table; there are [build.NAME] and [deploy.NAME]")
+    builds = _named("build", Build, document)
+    deploys = _named("deploy", Deploy, document)
+    for name, deploy in deploys.items():
+        _check(document, ("deploy", name), deploy)
+    document.check()
+    return Project(path, builds, deploys, document)
+
+
+def _named(group: str, kind: type[T], document: Document) -> dict[str, T]:
+    tables = document.values.get(group, {})
+    if not isinstance(tables, dict):
+        document.fault((group,), f"must be tables of the form [{group}.NAME]")
+        return {}
+    made = {}
+    for name in tables:
+        if not re.fullmatch(NAME, name):
+            document.fault((group, name), "a name has lower-case letters, digits and `-`, starts with a letter, and has 31 at most")
+        made[name] = toml.read(kind, document, (group, name))
+    return {name: section for name, section in made.items() if section is not None}
+
+
+def _check(document: Document, path: tuple[str, ...], deploy: Deploy) -> None:
+    """What no key alone can tell."""
+    reserved, provisioned = deploy.reserved_concurrency, deploy.provisioned_concurrency
+    if reserved is not None and provisioned is not None and provisioned > reserved:
+        document.fault((*path, "provisioned_concurrency"), f"is {provisioned}, more than the reserved {reserved}")
+    if deploy.throttle_burst < deploy.throttle_rate:
+        document.fault((*path, "throttle_burst"), f"is {deploy.throttle_burst}, less than the rate of {deploy.throttle_rate:g} a second")
+    bulk = deploy.bulk
+    if bulk and bulk.batch_size > 10 and bulk.batch_window_s == 0:
+        document.fault((*path, "bulk", "batch_size"), f"is {bulk.batch_size}; above 10, AWS asks for a batch_window_s of 1 at least")

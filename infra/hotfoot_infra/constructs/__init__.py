@@ -1,0 +1,1 @@
+"""The parts of a stack, one concern each."""

@@ -1,0 +1,45 @@
+"""The bundle's layers. A stack owns its layers, and all its functions share them."""
+
+from __future__ import annotations
+
+import aws_cdk as cdk
+from aws_cdk import aws_lambda as lam
+
+from hotfoot_infra.config import Deployment
+
+
+def runtime_of(deployment: Deployment) -> lam.Runtime:
+    """The managed Python that the bundle's bytecode and compiled modules were made for."""
+    return lam.Runtime(f"python{deployment.bundle.python}", lam.RuntimeFamily.PYTHON)
+
+
+def architecture_of(deployment: Deployment) -> lam.Architecture:
+    """The processor that the bundle's wheels and model were made for."""
+    return lam.Architecture.ARM_64 if deployment.bundle.arch == "arm64" else lam.Architecture.X86_64
+
+
+def layers_of(stack: cdk.Stack, deployment: Deployment) -> list[lam.LayerVersion]:
+    """The bundle's layers in the order in which Lambda merges them, each made once a stack.
+
+    Content names the construct, and so the resource. What did not change is neither uploaded nor published again; what did
+    change is another resource, and with it every function that has the layer gets a new version.
+    """
+    found = []
+    for layer in deployment.bundle.layers:
+        name = f"{layer.kind.title()}Layer{layer.hash[:12]}"
+        existing = stack.node.try_find_child(name)
+        made = existing if isinstance(existing, lam.LayerVersion) else None
+        found.append(
+            made
+            or lam.LayerVersion(
+                stack,
+                name,
+                code=lam.Code.from_asset(str(deployment.directory / layer.path)),
+                compatible_runtimes=[runtime_of(deployment)],
+                compatible_architectures=[architecture_of(deployment)],
+                description=f"hotfoot {layer.kind} {layer.hash[:12]} for {deployment.bundle.model_id}"[:256],
+                # versions that use it keep working when it is deleted
+                removal_policy=cdk.RemovalPolicy.DESTROY,
+            )
+        )
+    return found

@@ -1,0 +1,83 @@
+"""The model behind an HTTP API: one route for everything, as the app inside has its own."""
+
+from __future__ import annotations
+
+import json
+
+import aws_cdk as cdk
+import jsii
+from aws_cdk import aws_apigateway as apigw
+from aws_cdk import aws_apigatewayv2 as http
+from aws_cdk import aws_apigatewayv2_authorizers as authorizers
+from aws_cdk import aws_apigatewayv2_integrations as integrations
+from aws_cdk import aws_logs as logs
+from constructs import Construct
+
+from hotfoot_infra.config import Deployment
+from hotfoot_infra.constructs.model_function import ModelFunction, log_group_of
+
+API_LIMIT_S = 29  # an HTTP API waits 30 seconds at most; what runs on after that is paid for and answers nobody
+ACCESS_FIELDS = {
+    "requestId": "$context.requestId",
+    "time": "$context.requestTime",
+    "ip": "$context.identity.sourceIp",
+    "method": "$context.httpMethod",
+    "path": "$context.path",
+    "status": "$context.status",
+    "bytes": "$context.responseLength",
+    "milliseconds": "$context.responseLatency",
+    "functionMilliseconds": "$context.integrationLatency",
+    "error": "$context.error.message",
+    "functionError": "$context.integrationErrorMessage",
+}
+
+
+@jsii.implements(http.IAccessLogSettings)
+class AccessLog:
+    """Where each request leaves its line, as JSON: never a body, so never a text."""
+
+    def __init__(self, log_group: logs.ILogGroup) -> None:
+        self._destination = http.LogGroupLogDestination(log_group)
+
+    @property
+    def destination(self) -> http.IAccessLogDestination:
+        """The log group."""
+        return self._destination
+
+    @property
+    def format(self) -> apigw.AccessLogFormat:
+        """The fields."""
+        return apigw.AccessLogFormat.custom(json.dumps(ACCESS_FIELDS))
+
+
+class ModelEndpoint(Construct):
+    """An HTTP API with the payload format 2.0, an access log and throttling, in front of a function's alias."""
+
+    def __init__(self, scope: Construct, construct_id: str, *, deployment: Deployment, function: ModelFunction) -> None:
+        super().__init__(scope, construct_id)
+        settings = deployment.settings
+        if settings.timeout_s > API_LIMIT_S:
+            cdk.Annotations.of(self).add_warning_v2(
+                "hotfoot:timeout",
+                f"timeout_s is {settings.timeout_s}: the HTTP API gives up after 30 s, and only direct invocations can use the rest.",
+            )
+        self.api = http.HttpApi(
+            self,
+            "Api",
+            description=f"hotfoot {deployment.name}: {deployment.bundle.model_id}",
+            create_default_stage=False,  # the stage below is the default one, with a log and limits
+            default_integration=integrations.HttpLambdaIntegration(
+                "Function", function.alias, payload_format_version=http.PayloadFormatVersion.VERSION_2_0
+            ),
+            default_authorizer=authorizers.HttpIamAuthorizer() if settings.auth == "iam" else None,
+        )
+        access = log_group_of(self, "AccessLogs", deployment)
+        http.HttpStage(
+            self,
+            "Stage",
+            http_api=self.api,
+            stage_name="$default",
+            auto_deploy=True,
+            throttle=http.ThrottleSettings(rate_limit=settings.throttle_rate, burst_limit=settings.throttle_burst),
+            access_log_settings=AccessLog(access),
+        )

@@ -1,0 +1,92 @@
+"""A function that runs the bundle's code and layers, with its own role and log group, behind the alias `live`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import aws_cdk as cdk
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lam
+from aws_cdk import aws_logs as logs
+from constructs import Construct
+
+from hotfoot_infra.config import Deployment
+from hotfoot_infra.constructs.layers import architecture_of, runtime_of
+
+ALIAS = "live"
+
+
+@dataclass(frozen=True)
+class FunctionSpec:
+    """What differs between the functions of one bundle."""
+
+    handler: str
+    description: str
+    memory_mb: int
+    timeout_s: int
+    environment: Mapping[str, str]
+    reserved_concurrency: int | None = None
+    provisioned_concurrency: int | None = None
+
+
+class ModelFunction(Construct):
+    """`alias` is the only door: a version behind it never changes, so a deployment is a switch and can be taken back.
+
+    `function` is there for its metrics and its name.
+    """
+
+    def __init__(
+        self, scope: Construct, construct_id: str, *, deployment: Deployment, layers: Sequence[lam.LayerVersion], spec: FunctionSpec
+    ) -> None:
+        super().__init__(scope, construct_id)
+        log_group = log_group_of(self, "Logs", deployment)
+        # a role of its own: AWS's managed policy would let it write to every log group of the account
+        self.role = iam.Role(self, "Role", assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"))
+        log_group.grant_write(self.role)
+        self.function = lam.Function(
+            self,
+            "Function",
+            runtime=runtime_of(deployment),
+            architecture=architecture_of(deployment),
+            handler=spec.handler,
+            code=lam.Code.from_asset(str(deployment.directory / deployment.bundle.code.path)),
+            layers=list(layers),
+            memory_size=spec.memory_mb,
+            timeout=cdk.Duration.seconds(spec.timeout_s),
+            role=self.role,
+            log_group=log_group,
+            description=spec.description,
+            reserved_concurrent_executions=spec.reserved_concurrency,
+            environment=_environment(deployment, spec),
+        )
+        self.alias = lam.Alias(
+            self,
+            "Alias",
+            alias_name=ALIAS,
+            version=self.function.current_version,
+            provisioned_concurrent_executions=spec.provisioned_concurrency,
+        )
+
+
+def removal_of(deployment: Deployment) -> cdk.RemovalPolicy:
+    """What becomes of data and logs when the stack is deleted."""
+    return cdk.RemovalPolicy.DESTROY if deployment.settings.removal == "destroy" else cdk.RemovalPolicy.RETAIN
+
+
+def log_group_of(scope: Construct, construct_id: str, deployment: Deployment) -> logs.LogGroup:
+    """A log group that forgets after the days that hotfoot.toml says."""
+    made = logs.LogGroup(scope, construct_id, removal_policy=removal_of(deployment))
+    resource = made.node.default_child
+    assert isinstance(resource, logs.CfnLogGroup)
+    resource.retention_in_days = deployment.settings.log_retention_days
+    return made
+
+
+def _environment(deployment: Deployment, spec: FunctionSpec) -> dict[str, str]:
+    return {
+        "ORT_DISABLE_TELEMETRY": "1",
+        "POWERTOOLS_SERVICE_NAME": deployment.name,
+        "POWERTOOLS_METRICS_NAMESPACE": "hotfoot",
+        **spec.environment,
+    }

@@ -1,0 +1,268 @@
+"""Each pass does what it says: op counts, the same answers, and sums that are right to the last bit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+from numpy.typing import NDArray
+from onnx import TensorProto, helper, numpy_helper
+from support import tiny
+
+from hotfoot import targets, task
+from hotfoot.contract.errors import PassError, UnsupportedError
+from hotfoot_build import graph, passes
+from hotfoot_build.passes import Context, int8_rowwise, ort_rewrite, pool_in_graph
+
+LAYERS = 2
+LENGTHS = (1, 2, 15, 16, 17, 63, 96)
+
+
+def context(task_name: str = "feature-extraction", **facts: object) -> Context:
+    return Context(targets.local(), task.load(task_name), facts, "right")
+
+
+def session(path: Path) -> ort.InferenceSession:
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    return ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+
+
+def saved(current: graph.Graph, folder: Path, name: str = "model.onnx") -> ort.InferenceSession:
+    graph.save(current, folder / name)
+    return session(folder / name)
+
+
+def ids_of(length: int, seed: int = 0, batch: int = 1) -> NDArray[np.int64]:
+    return np.random.default_rng(seed + length).integers(5, 70, (batch, length))
+
+
+def ask(found: ort.InferenceSession, ids: NDArray[np.int64], mask: NDArray[np.int64] | None = None) -> NDArray[np.float32]:
+    mask = np.ones_like(ids) if mask is None else mask
+    known = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
+    feed = {i.name: known[i.name].astype(np.int32 if "int32" in i.type else np.int64) for i in found.get_inputs()}
+    output: NDArray[np.float32] = found.run(None, feed)[0]
+    return output
+
+
+def original(name: str) -> ort.InferenceSession:
+    return session(tiny.exported(name))
+
+
+def test_every_pass_of_every_recipe_is_in_the_folder() -> None:
+    asked = {name for target in map(targets.load, targets.names()) for recipe in target.recipes.values() for name in recipe}
+    assert asked <= set(passes.names())
+    for name in passes.names():
+        found = passes.load(name)
+        assert found.name == name
+        assert found.summary
+
+
+def test_an_unknown_pass_lists_those_there_are() -> None:
+    with pytest.raises(UnsupportedError, match="int8_rowwise"):
+        passes.load("fuse_everything")
+
+
+def test_prune_keeps_one_output_and_takes_32_bit_ids(tmp_path: Path) -> None:
+    current = tiny.optimised("embed", ("prune",), context())
+    found = saved(current, tmp_path)
+    assert [o.name for o in found.get_outputs()] == ["last_hidden_state"]
+    assert {i.type for i in found.get_inputs()} == {"tensor(int32)"}
+    assert [i.shape for i in found.get_inputs()] == [["batch", "sequence"]] * 3
+    for length in LENGTHS:
+        ids = ids_of(length, batch=2)
+        assert np.array_equal(ask(found, ids), ask(original("embed"), ids))
+
+
+@pytest.mark.parametrize("name", ["embed", "plain", "tags", "classes", "score"])
+def test_the_fp32_recipe_gives_the_exported_answers_at_every_length(name: str, tmp_path: Path) -> None:
+    current = tiny.optimised(name, ("prune", "ort_rewrite"), context(tiny.TASKS[name]))
+    found, before = saved(current, tmp_path), original(name)
+    for length in LENGTHS:
+        ids = ids_of(min(length, 60), batch=3)
+        np.testing.assert_allclose(ask(found, ids), ask(before, ids), rtol=0, atol=2e-5)
+
+
+def test_rewriting_finds_every_gelu() -> None:
+    current = tiny.optimised("embed", ("prune", "ort_rewrite"), context())
+    counts = current.op_counts()
+    assert counts["BiasGelu"] == LAYERS
+    assert "Erf" not in counts
+    assert counts["LayerNormalization"] == 2 * LAYERS + 1
+    assert "SkipLayerNormalization" not in counts
+
+
+def test_a_gelu_that_is_not_found_fails_the_build(monkeypatch: pytest.MonkeyPatch) -> None:
+    blind = replace(ort_rewrite.PASS, options=lambda _c: ort_rewrite.Options((*ort_rewrite.DISABLED, "GeluFusionL1", "GeluFusionL2", "BiasGeluFusion", "GeluFusion")))
+    monkeypatch.setattr(ort_rewrite, "PASS", blind)
+    with pytest.raises(PassError, match=r"ort_rewrite: 2 of 2 Gelu"):
+        tiny.optimised("embed", ("prune", "ort_rewrite"), context())
+
+
+@pytest.mark.parametrize("normalize", [True, False])
+@pytest.mark.parametrize("pooling", pool_in_graph.POOLINGS)
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_pooling_in_the_graph_is_pooling_by_hand(pooling: str, normalize: bool, side: str, tmp_path: Path) -> None:
+    chosen = replace(context(pooling=pooling, normalize=normalize), pad_side=side)
+    found = saved(tiny.optimised("embed", ("prune", "pool_in_graph"), chosen), tmp_path)
+    assert found.get_outputs()[0].shape == ["batch", 64]
+    ids, mask = ids_of(12, batch=3), np.ones((3, 12), np.int64)
+    for row, tokens in zip(mask, (12, 7, 1), strict=True):
+        padding = row[tokens:] if side == "right" else row[: 12 - tokens]
+        padding[:] = 0
+    hidden = ask(original("embed"), ids, mask)
+    for row, kept, vector in zip(hidden, mask.astype(bool), ask(found, ids, mask), strict=True):
+        tokens = row[kept]
+        wanted = {"mean": tokens.mean(0), "max": tokens.max(0), "cls": tokens[0], "last": tokens[-1]}[pooling]
+        wanted = wanted / np.linalg.norm(wanted) if normalize else wanted
+        np.testing.assert_allclose(vector, wanted, atol=1e-5)
+
+
+def test_a_task_that_reads_tokens_is_not_pooled() -> None:
+    current = graph.load(tiny.exported("tags"))
+    record = passes.apply(current, ("prune", "pool_in_graph"), context("token-classification"))[1]
+    assert not record.applied
+    assert record.reason == "the task reads every token"
+
+
+def test_query_key_and_value_share_one_quantized_input() -> None:
+    counts = tiny.optimised("embed", ("prune", "ort_rewrite", "int8_rowwise"), context()).op_counts()
+    assert counts["MatMulIntegerToFloat"] == 6 * LAYERS
+    assert counts["QuantizeLinear"] == 4 * LAYERS  # q, k and v together; attention output; the two of the feed-forward
+    assert counts["MatMul"] + counts.get("FusedMatMul", 0) == 2 * LAYERS  # the products of activations
+
+
+def test_a_head_of_few_labels_stays_float() -> None:
+    current = tiny.optimised("tags", ("prune", "ort_rewrite", "int8_rowwise"), context("token-classification"))
+    heads = [n for n in current.ir if n.op_type == "MatMul" and graph.weight_of(n.inputs[1]) is not None]
+    assert len(heads) == 1
+
+
+def test_weights_stay_in_the_target_s_range() -> None:
+    for largest in (95, 127):
+        chosen = replace(context(), target=tiny.narrow(targets.local(), largest))
+        current = tiny.optimised("embed", ("prune", "ort_rewrite", "int8_rowwise"), chosen)
+        integers = [graph.weight_of(n.inputs[1]) for n in current.ir if n.op_type == "MatMulIntegerToFloat"]
+        assert max(int(np.abs(w.astype(int)).max()) for w in integers if w is not None) == largest
+
+
+def product_graph(weight: NDArray[np.float32], path: Path) -> Path:
+    """y = x @ weight, as the smallest graph that the pass sees."""
+    rows, columns = weight.shape
+    made = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "w"], ["y"])],
+        "product",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", "sequence", rows])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", "sequence", columns])],
+        [numpy_helper.from_array(weight, "w")],
+    )
+    onnx.save(helper.make_model(made, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), str(path))
+    return path
+
+
+def quantized_product(weight: NDArray[np.float32], folder: Path, largest: int = 127) -> ort.InferenceSession:
+    current = graph.load(product_graph(weight, folder / "product.onnx"))
+    chosen = replace(context(), target=tiny.narrow(targets.local(), largest))
+    passes.apply(current, ("int8_rowwise",), chosen)
+    return saved(current, folder)
+
+
+def by_hand(x: NDArray[np.float32], weight: NDArray[np.float32], largest: int) -> NDArray[np.float32]:
+    """The recipe's formula in numpy, in exact integers."""
+    columns, scales = int8_rowwise.quantize_columns(weight, largest)
+    most = np.maximum(np.abs(x).max(-1, keepdims=True), np.float32(1e-30))
+    integers = np.clip(np.rint(x * (np.float32(127) / most)), -128, 127).astype(np.int64)
+    sums = integers @ columns.astype(np.int64)
+    result: NDArray[np.float32] = sums.astype(np.float32) * scales * (most * np.float32(1 / 127))
+    return result
+
+
+@pytest.mark.parametrize("rows", [64, 100, 384, 1536])
+def test_the_product_is_the_formula(rows: int, tmp_path: Path) -> None:
+    rng = np.random.default_rng(rows)
+    weight = rng.normal(size=(rows, 96)).astype(np.float32)
+    x = rng.normal(size=(2, 9, rows)).astype(np.float32)
+    x[0, 3] = 0  # a row of zeros has no scale
+    x[1, 1, 5] = 1e4  # an outlier spoils its own row only
+    largest = targets.local().int8_range
+    answer = quantized_product(weight, tmp_path, largest).run(None, {"x": x})[0]
+    np.testing.assert_allclose(answer, by_hand(x, weight, largest), rtol=2e-6, atol=1e-6)
+    assert (answer[0, 3] == 0).all()
+
+
+@pytest.mark.skipif("vnni" not in targets.cpu_features() and "dotprod" not in targets.cpu_features(), reason="this CPU sums in 16 bits")
+def test_the_largest_sums_do_not_saturate(tmp_path: Path) -> None:
+    weight = np.ones((512, 64), np.float32)
+    x = np.ones((1, 4, 512), np.float32)
+    assert quantized_product(weight, tmp_path).run(None, {"x": x})[0] == pytest.approx(512, rel=1e-6)
+
+
+def test_unsigned_weights_give_the_same_integers(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    weight, x = rng.normal(size=(96, 80)).astype(np.float32), rng.normal(size=(1, 7, 96)).astype(np.float32)
+    largest = targets.local().int8_range
+    signed = quantized_product(weight, tmp_path, largest)
+    current = graph.load(tmp_path / "model.onnx")
+    int8_rowwise.widen_weights(current)
+    widened = saved(current, tmp_path, "widened.onnx")
+    assert graph.weight_of(next(n for n in current.ir if n.op_type == "MatMulIntegerToFloat").inputs[1]).dtype == np.uint8  # type: ignore[union-attr]
+    assert np.array_equal(signed.run(None, {"x": x})[0], widened.run(None, {"x": x})[0])
+
+
+def test_large_embedding_tables_become_int8_and_small_ones_do_not(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    tables = {"large": rng.normal(size=(5000, 32)).astype(np.float32), "small": rng.normal(size=(512, 32)).astype(np.float32)}
+    nodes = [helper.make_node("Gather", [name, "ids"], [f"{name}.rows"]) for name in tables]
+    nodes.append(helper.make_node("Add", [f"{name}.rows" for name in tables], ["y"]))
+    made = helper.make_graph(
+        nodes,
+        "tables",
+        [helper.make_tensor_value_info("ids", TensorProto.INT32, ["batch", "sequence"])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", "sequence", 32])],
+        [numpy_helper.from_array(array, name) for name, array in tables.items()],
+    )
+    onnx.save(helper.make_model(made, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), str(tmp_path / "tables.onnx"))
+    current = graph.load(tmp_path / "tables.onnx")
+    passes.apply(current, ("int8_embeddings",), context())
+    dtypes = sorted(str(w.dtype) for n in current.ir if n.op_type == "Gather" and (w := graph.weight_of(n.inputs[0])) is not None)
+    assert dtypes == ["float32", "float32", "int8"]  # the small table, the scales, the large table
+    ids = rng.integers(0, 512, (2, 6), dtype=np.int32)
+    wanted = tables["large"][ids] + tables["small"][ids]
+    largest = np.abs(tables["large"]).max(axis=1).max()
+    np.testing.assert_allclose(saved(current, tmp_path).run(None, {"ids": ids})[0], wanted, atol=float(largest) / 254 + 1e-6)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "int8"])
+def test_what_stands_in_the_padding_has_no_effect(precision: str) -> None:
+    found = session(tiny.artifact("embed", precision).path / "model.onnx")
+    ids, mask = ids_of(24, batch=2), np.ones((2, 24), np.int64)
+    mask[0, 9:] = 0
+    other = np.where(mask == 1, ids, (ids * 7) % 65 + 5)
+    assert np.array_equal(ask(found, ids, mask), ask(found, other, mask))
+
+
+def test_the_same_graph_gives_the_same_bytes(tmp_path: Path) -> None:
+    recipe = targets.local().recipes["int8"]
+    for name in ("a.onnx", "b.onnx"):
+        saved(tiny.optimised("embed", recipe, context(pooling="mean", normalize=True)), tmp_path, name)
+    assert (tmp_path / "a.onnx").read_bytes() == (tmp_path / "b.onnx").read_bytes()
+
+
+def test_a_saved_graph_carries_nothing_of_the_exporter(tmp_path: Path) -> None:
+    saved(tiny.optimised("embed", targets.local().recipes["int8"], context(pooling="mean")), tmp_path)
+    model = onnx.load(str(tmp_path / "model.onnx"))
+    assert model.producer_name == "hotfoot"
+    assert not model.doc_string
+    assert not model.metadata_props
+    assert not [n for n in model.graph.node if n.doc_string or n.metadata_props]
+    assert {o.domain for o in model.opset_import} == {"", "com.microsoft"}
+
+
+def test_hotfoot_s_own_recipes_keep_rows_apart() -> None:
+    for precision, recipe in targets.local().recipes.items():
+        current = tiny.optimised("embed", recipe, context(pooling="mean", normalize=True))
+        assert graph.mixes_rows(current) == [], precision

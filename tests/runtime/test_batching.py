@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hotfoot.batching import BATCH_SCORES, BATCH_TOKENS, LENGTH_STEP, padded_length, plan
+
+limits = st.integers(min_value=2, max_value=8192)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "limit", "padded"),
+    [(1, 512, 8), (8, 512, 8), (9, 512, 16), (511, 512, 512), (512, 512, 512), (509, 510, 510), (3, 5, 5), (5, 5, 5)],
+)
+def test_padding_goes_to_the_next_step_and_never_past_the_limit(tokens: int, limit: int, padded: int) -> None:
+    assert padded_length(tokens, limit) == padded
+
+
+@given(limits.flatmap(lambda limit: st.tuples(st.just(limit), st.lists(st.integers(min_value=1, max_value=limit), max_size=80))))
+def test_a_plan_is_whole_and_bounded(case: tuple[int, list[int]]) -> None:
+    limit, lengths = case
+    runs = plan(lengths, limit)
+    assert sorted(i for _, members in runs for i in members) == list(range(len(lengths)))
+    assert all(members for _, members in runs)
+    for length, members in runs:
+        # a text's padded length is a function of its own length alone
+        assert {padded_length(lengths[i], limit) for i in members} == {length}
+        assert all(lengths[i] <= length <= limit for i in members)
+        assert all(length - lengths[i] < LENGTH_STEP for i in members)
+        assert len(members) == 1 or (len(members) * length <= BATCH_TOKENS and len(members) * length**2 <= BATCH_SCORES)
+    assert [length for length, _ in runs] == sorted((length for length, _ in runs), reverse=True)
+
+
+@given(st.lists(st.integers(min_value=1, max_value=64), min_size=1, max_size=40), st.integers(min_value=1, max_value=64))
+def test_neighbours_do_not_change_a_padded_length(lengths: list[int], mine: int) -> None:
+    alone = plan([mine], 64)[0][0]
+    together = plan([*lengths, mine], 64)
+    assert [length for length, members in together if len(lengths) in members] == [alone]
+
+
+def test_runs_are_as_full_as_the_bounds_allow() -> None:
+    assert [len(members) for _, members in plan([8] * 600, 512)] == [256, 256, 88]
+    # 2048 tokens would be four texts of 512, their scores only allow two
+    assert [len(members) for _, members in plan([512] * 5, 512)] == [2, 2, 1]
+    assert [len(members) for _, members in plan([4096] * 2, 4096)] == [1, 1]
+
+
+def test_members_keep_their_order() -> None:
+    assert plan([3, 30, 4, 31, 5], 64) == [(32, [1, 3]), (8, [0, 2, 4])]
+
+
+def test_a_graph_that_mixes_rows_runs_texts_alone() -> None:
+    assert plan([3, 30, 3], 64, together=False) == [(32, [1]), (8, [0]), (8, [2])]
+
+
+def test_nothing_to_run() -> None:
+    assert plan([], 512) == []

@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+
+import pytest
+
+from hotfoot import settings
+from hotfoot.contract.errors import ArtifactError
+
+
+def cores(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: set(range(count)))
+
+
+def quota(monkeypatch: pytest.MonkeyPatch, cpus: float) -> None:
+    monkeypatch.setattr(settings, "cgroup_cpus", lambda: cpus)
+
+
+def test_an_empty_environment_gives_the_defaults() -> None:
+    found = settings.read({})
+    assert found.artifact is None
+    assert found.layer_root == Path("/opt")
+    assert (found.metrics_namespace, found.log_level) == ("hotfoot", "INFO")
+    assert found.memory_mb is None
+    assert not found.on_lambda
+    assert settings.artifact_dir(found) == Path("/opt/hotfoot/model")
+
+
+def test_an_empty_value_counts_as_unset() -> None:
+    keys = "HOTFOOT_ARTIFACT HOTFOOT_LAYER_ROOT HOTFOOT_THREADS POWERTOOLS_METRICS_NAMESPACE HOTFOOT_LOG_LEVEL".split()
+    assert settings.read(dict.fromkeys(keys, "")) == settings.read({})
+
+
+def test_what_the_environment_says_is_read() -> None:
+    found = settings.read(
+        {
+            "HOTFOOT_ARTIFACT": "/models/x",
+            "HOTFOOT_LAYER_ROOT": "/layers",
+            "HOTFOOT_THREADS": "3",
+            "HOTFOOT_LOG_LEVEL": "debug",
+            "POWERTOOLS_METRICS_NAMESPACE": "mine",
+            "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": "512",
+        }
+    )
+    assert settings.artifact_dir(found) == Path("/models/x")
+    assert (found.layer_root, found.threads, found.log_level, found.metrics_namespace) == (Path("/layers"), 3, "DEBUG", "mine")
+    assert found.memory_mb == 512
+    assert found.on_lambda
+
+
+@pytest.mark.parametrize("key", ["HOTFOOT_THREADS", "AWS_LAMBDA_FUNCTION_MEMORY_SIZE"])
+@pytest.mark.parametrize("value", ["0", "-1", "two", "1.5", " 4", "²", "1e3"])
+def test_a_bad_number_names_its_key(key: str, value: str) -> None:
+    with pytest.raises(ArtifactError) as caught:
+        settings.read({key: value})
+    assert str(caught.value) == f"{key}={value!r} in the environment is not a whole number above 0."
+
+
+def test_a_bad_log_level_names_its_key() -> None:
+    with pytest.raises(ArtifactError, match=r"HOTFOOT_LOG_LEVEL='loud' in the environment is none of DEBUG, INFO, WARNING, ERROR, CRITICAL"):
+        settings.read({"HOTFOOT_LOG_LEVEL": "loud"})
+
+
+@pytest.mark.parametrize(
+    ("memory", "threads"),
+    [(128, 1), (512, 1), (1769, 1), (1770, 2), (3538, 2), (5307, 3), (7076, 4), (10240, 6)],
+)
+def test_lambda_grants_cpus_by_memory(monkeypatch: pytest.MonkeyPatch, memory: int, threads: int) -> None:
+    cores(monkeypatch, 6)
+    quota(monkeypatch, math.inf)
+    assert settings.read({"AWS_LAMBDA_FUNCTION_MEMORY_SIZE": str(memory)}).threads == threads
+
+
+@pytest.mark.parametrize(
+    ("affinity", "cpus", "memory", "threads"),
+    [
+        (8, math.inf, None, 8),
+        (2, math.inf, None, 2),
+        (8, 0.5, None, 1),
+        (8, 1.5, None, 2),
+        (8, 3.0, None, 3),
+        (2, 16.0, None, 2),
+        (2, math.inf, 10240, 2),
+        (64, 2.0, 10240, 2),
+    ],
+)
+def test_the_least_of_affinity_quota_and_share_counts(
+    monkeypatch: pytest.MonkeyPatch, affinity: int, cpus: float, memory: int | None, threads: int
+) -> None:
+    cores(monkeypatch, affinity)
+    quota(monkeypatch, cpus)
+    assert settings.usable_threads(memory) == threads
+
+
+def test_the_real_affinity_is_honoured() -> None:
+    before = os.sched_getaffinity(0)
+    try:
+        os.sched_setaffinity(0, {min(before)})
+        assert settings.usable_threads(None) == 1
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+@pytest.mark.parametrize(("text", "cpus"), [("150000 100000\n", 1.5), ("max 100000\n", math.inf), ("50000 100000", 0.5), ("nonsense", math.inf)])
+def test_quota_of_cgroup_version_2(tmp_path: Path, text: str, cpus: float) -> None:
+    (tmp_path / "cpu.max").write_text(text)
+    assert settings.cgroup_cpus(tmp_path) == cpus
+
+
+@pytest.mark.parametrize(("quota_us", "cpus"), [("250000\n", 2.5), ("-1\n", math.inf), ("0", math.inf), ("many", math.inf)])
+def test_quota_of_cgroup_version_1(tmp_path: Path, quota_us: str, cpus: float) -> None:
+    (tmp_path / "cpu").mkdir()
+    (tmp_path / "cpu" / "cpu.cfs_quota_us").write_text(quota_us)
+    (tmp_path / "cpu" / "cpu.cfs_period_us").write_text("100000\n")
+    assert settings.cgroup_cpus(tmp_path) == cpus
+
+
+def test_no_cgroup_is_no_limit(tmp_path: Path) -> None:
+    assert settings.cgroup_cpus(tmp_path) == math.inf

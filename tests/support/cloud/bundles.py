@@ -1,0 +1,57 @@
+"""Bundles of a few bytes: what infrastructure reads of one, and nothing that runs."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+from hotfoot.contract import bundle, codec
+from hotfoot.contract.bundle import BUNDLE, Bundle, LayerDir, LayerKind
+from hotfoot_build.package import tree
+
+
+def write_bundle(directory: Path, *, target: str = "lambda-arm64", arch: str = "arm64", weights: str = "weights") -> Bundle:
+    """Write a bundle whose model is `weights`."""
+    parts: dict[LayerKind, tuple[str, str]] = {
+        "runtime": ("layers/runtime", "python/numpy.py"),
+        "tokenizer": ("layers/tokenizer", "hotfoot/tokenizers/0/tokenizer.json"),
+        "model": ("layers/model", "hotfoot/model/model.onnx"),
+        "code": ("code", "hotfoot/handlers/http.py"),
+    }
+    for kind, (folder, file) in parts.items():
+        path = directory / folder / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(weights if kind == "model" else kind, encoding="utf-8")
+    runtime, tokenizer, model, code = (described(directory, kind, folder) for kind, (folder, _) in parts.items())
+    made = Bundle(
+        target=target,
+        python="3.13",
+        arch=arch,
+        handler="hotfoot.handlers.http.handler",
+        model_id="rigged/tiny",
+        model_digest="0" * 64,
+        bytecode=True,
+        layers=(runtime, tokenizer, model),
+        code=code,
+    )
+    (directory / BUNDLE).write_text(codec.dumps(made), encoding="utf-8")
+    return made
+
+
+def described(directory: Path, kind: LayerKind, folder: str) -> LayerDir:
+    """The layer as the bundle's index has it."""
+    root = directory / folder
+    return LayerDir(kind, folder, tree.content_hash(root), tree.size(root), tree.zipped_size(root))
+
+
+def with_another_model(source: Path, out: Path, file: str, content: bytes) -> Path:
+    """A copy of the bundle in `source`, with one more file in its model layer."""
+    shutil.copytree(source, out, symlinks=True)
+    made = bundle.read(out)
+    for layer in made.layers:
+        if layer.kind == "model":
+            (out / layer.path / file).write_bytes(content)
+    layers = tuple(described(out, x.kind, x.path) if x.kind == "model" else x for x in made.layers)
+    (out / BUNDLE).write_text(codec.dumps(replace(made, layers=layers)), encoding="utf-8")
+    return out

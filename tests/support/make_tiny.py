@@ -1,0 +1,136 @@
+"""Tiny random models of each kind, as Hugging Face folders. Runs in the export environment: make_tiny.py OUT."""
+
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
+from transformers import (
+    BertConfig,
+    BertForTokenClassification,
+    BertModel,
+    DistilBertConfig,
+    DistilBertForSequenceClassification,
+    PreTrainedTokenizerFast,
+    RobertaConfig,
+    RobertaForSequenceClassification,
+    XLMRobertaConfig,
+    XLMRobertaModel,
+)
+
+SMALL: dict[str, Any] = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 128}
+CORPUS = [
+    "the quick brown fox jumps over the lazy dog near paris in 1980",
+    "Maria Gonzalez lives at 42 Elm Street, Springfield; call 555-1234!",
+    "naïve café société über ångström 10% of $5,975.74",
+] * 20
+
+
+def wordpiece() -> Tokenizer:
+    """Lower-casing WordPiece whose file carries padding and truncation to 128, as a real one does."""
+    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    tokenizer.train_from_iterator(CORPUS, trainers.WordPieceTrainer(vocab_size=300, special_tokens=special))
+    frame = [("[CLS]", tokenizer.token_to_id("[CLS]")), ("[SEP]", tokenizer.token_to_id("[SEP]"))]
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=frame
+    )
+    tokenizer.enable_padding(length=128, pad_token="[PAD]", pad_id=0)
+    tokenizer.enable_truncation(128)
+    return tokenizer
+
+
+def byte_level() -> Tokenizer:
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    tokenizer.train_from_iterator(CORPUS, trainers.BpeTrainer(vocab_size=500, special_tokens=special, initial_alphabet=alphabet))
+    tokenizer.post_processor = processors.RobertaProcessing(sep=("</s>", 2), cls=("<s>", 0), trim_offsets=True, add_prefix_space=False)
+    return tokenizer
+
+
+def unigram() -> Tokenizer:
+    tokenizer = Tokenizer(models.Unigram())
+    tokenizer.normalizer = normalizers.NFKC()
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    trainer = trainers.UnigramTrainer(vocab_size=200, special_tokens=special, unk_token="<unk>")
+    tokenizer.train_from_iterator(CORPUS, trainer)
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>", pair="<s> $A </s> </s> $B </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
+    )
+    return tokenizer
+
+
+def save(model: Any, tokenizer: Tokenizer, out: Path, *, limit: int | None, **saving: Any) -> Path:
+    special = (
+        {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": "[MASK]"}
+        if tokenizer.token_to_id("[PAD]") is not None
+        else {"pad_token": "<pad>", "unk_token": "<unk>", "cls_token": "<s>", "sep_token": "</s>", "mask_token": "<mask>"}
+    )
+    names = ["input_ids", "token_type_ids", "attention_mask"] if "[PAD]" in special.values() else ["input_ids", "attention_mask"]
+    extra = {"model_max_length": limit} if limit else {}
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_input_names=names, **special, **extra)
+    # a wider spread than the default 0.02, so that random answers differ from text to text
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if parameter.dim() == 2:
+                parameter.mul_(5.0 if "embeddings" in name else 3.0)
+    model.eval().save_pretrained(out, **saving)
+    fast.save_pretrained(out)
+    return out
+
+
+def sentence_transformer(out: Path, modules: list[str], limit: int) -> None:
+    listed = [{"idx": i, "name": str(i), "path": f"{i}_{m}" if i else "", "type": f"sentence_transformers.models.{m}"} for i, m in enumerate(modules)]
+    (out / "modules.json").write_text(json.dumps(listed))
+    (out / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": limit, "do_lower_case": False}))
+    (out / "1_Pooling").mkdir()
+    pooling = {"word_embedding_dimension": 64, "pooling_mode_mean_tokens": True, "pooling_mode_cls_token": False}
+    (out / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
+    (out / "README.md").write_text("---\nlicense: apache-2.0\n---\nA tiny random model.\n")
+    (out / "LICENSE").write_text("Permission is granted.\n")
+
+
+def main(out: Path) -> None:
+    torch.manual_seed(0)
+    pieces, bytes_, uni = wordpiece(), byte_level(), unigram()
+    bert = {**SMALL, "vocab_size": pieces.get_vocab_size(), "max_position_embeddings": 128}
+    save(BertModel(BertConfig(**bert)), pieces, out / "embed", limit=128)
+    sentence_transformer(out / "embed", ["Transformer", "Pooling", "Normalize"], limit=96)
+    shutil.copytree(out / "embed", out / "dense")
+    listed = json.loads((out / "dense" / "modules.json").read_text())
+    listed.insert(2, {"idx": 2, "name": "2", "path": "2_Dense", "type": "sentence_transformers.models.Dense"})
+    (out / "dense" / "modules.json").write_text(json.dumps(listed))
+
+    tags = dict(enumerate(["O", "B-PER", "I-PER", "B-LOC", "I-LOC"]))
+    tagger = BertForTokenClassification(BertConfig(**bert, id2label=tags, label2id={v: k for k, v in tags.items()}))
+    save(tagger, pieces, out / "tags", limit=None)
+    save(tagger, pieces, out / "pickled", limit=128, safe_serialization=False)
+
+    # position ids begin after the padding index, and nothing names the limit of 64
+    names = {i: f"class {i}" for i in range(12)}
+    roberta = RobertaConfig(**SMALL, vocab_size=bytes_.get_vocab_size(), max_position_embeddings=66, type_vocab_size=1, pad_token_id=1)
+    roberta.id2label, roberta.label2id = names, {v: k for k, v in names.items()}
+    save(RobertaForSequenceClassification(roberta), bytes_, out / "classes", limit=None)
+    config = json.loads((out / "classes" / "config.json").read_text())
+    config["id2label"] = {k: config["id2label"][k] for k in sorted(config["id2label"])}  # "0", "1", "10", "11", "2" ...
+    (out / "classes" / "config.json").write_text(json.dumps(config))
+
+    one = DistilBertConfig(
+        vocab_size=pieces.get_vocab_size(), dim=64, n_layers=2, n_heads=2, hidden_dim=128, max_position_embeddings=64, num_labels=1
+    )
+    save(DistilBertForSequenceClassification(one), pieces, out / "score", limit=64)
+
+    xlm = XLMRobertaConfig(**SMALL, vocab_size=uni.get_vocab_size(), max_position_embeddings=130, type_vocab_size=1, pad_token_id=1)
+    save(XLMRobertaModel(xlm), uni, out / "plain", limit=128)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

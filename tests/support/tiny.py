@@ -1,0 +1,114 @@
+"""Tiny random models and what the real build makes of them, once a test session."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import cache
+from io import StringIO
+from pathlib import Path
+from tempfile import mkdtemp
+
+from rich.console import Console
+
+from hotfoot.contract.target import Target
+from hotfoot_build import environment, graph, passes
+from hotfoot_build.passes import Context
+from hotfoot_build.pipeline import BuildRequest, Built, build
+from hotfoot_build.progress import Progress
+
+TASKS = {
+    "embed": "feature-extraction",
+    "plain": "feature-extraction",
+    "tags": "token-classification",
+    "classes": "text-classification",
+    "score": "text-classification",
+}
+
+
+@cache
+def interpreter() -> Path:
+    """Python of the export environment."""
+    return environment.python(print)
+
+
+@cache
+def room() -> Path:
+    """A folder for this test session: models, exports and artifacts."""
+    return Path(mkdtemp(prefix="hotfoot-tiny-"))
+
+
+@cache
+def models() -> Path:
+    """The folder with every tiny model."""
+    out = room() / "models"
+    script = Path(__file__).with_name("make_tiny.py")
+    done = subprocess.run([str(interpreter()), str(script), str(out)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return out
+
+
+def quiet() -> Progress:
+    """Progress that nobody sees."""
+    return Progress(Console(file=StringIO()))
+
+
+@contextmanager
+def own_cache() -> Iterator[None]:
+    """Exports go to the session's folder; the export environment stays the user's."""
+    before = {k: os.environ.get(k) for k in ("XDG_CACHE_HOME", environment.PYTHON)}
+    os.environ.update({"XDG_CACHE_HOME": str(room() / "cache"), environment.PYTHON: str(interpreter())})
+    try:
+        yield
+    finally:
+        for key, value in before.items():
+            os.environ.pop(key) if value is None else os.environ.__setitem__(key, value)
+
+
+def run_build(request: BuildRequest) -> Built:
+    """The real build, its exports cached in the session's folder."""
+    with own_cache():
+        return build(request, quiet())
+
+
+def request(name: str, out: Path, precision: str = "fp32", **fields: object) -> BuildRequest:
+    """A request for a tiny model on this machine."""
+    base = BuildRequest(str(models() / name), TASKS[name], "local", precision, out)
+    return replace(base, **fields)  # type: ignore[arg-type]
+
+
+@cache
+def artifact(name: str, precision: str = "fp32") -> Built:
+    """A built tiny model, shared by the session's tests: not to be changed."""
+    return run_build(request(name, room() / "artifacts" / f"{name}-{precision}", precision))
+
+
+@cache
+def exported(name: str) -> Path:
+    """The fp32 graph as the exporter wrote it, kept from the cache's own cleaning."""
+    artifact(name)
+    kept = room() / "exported" / f"{name}.onnx"
+    if not kept.exists():
+        folders = (room() / "cache" / "hotfoot" / "exports").iterdir()
+        asked = f'"model_path": "{models() / name}"'
+        found = [f for f in folders if asked in (f / "request.json").read_text(encoding="utf-8")]
+        assert found, f"no export of {name} is left"
+        kept.parent.mkdir(exist_ok=True)
+        shutil.copyfile(found[0] / "model.onnx", kept)
+    return kept
+
+
+def optimised(name: str, recipe: tuple[str, ...], context: Context) -> graph.Graph:
+    """The exported graph after `recipe`."""
+    current = graph.load(exported(name))
+    passes.apply(current, recipe, context)
+    return current
+
+
+def narrow(target: Target, largest: int) -> Target:
+    """A target with another int8 range."""
+    return replace(target, int8_range=largest)
