@@ -124,6 +124,47 @@ def serve(
 
 
 @app.command()
+def run(  # noqa: PLR0913, PLR0917 - one a flag
+    artifact: Annotated[Path, typer.Argument(help="Folder that `hotfoot build` wrote.")],
+    paths: Annotated[list[Path], typer.Argument(help=".txt (a text a line) and .jsonl files, or folders of them.")],
+    out: Annotated[Path, typer.Option(help="Folder of the results.")],
+    prefix: Annotated[str, typer.Option(help="Path of the results below it.")] = "results",
+    mask: Annotated[bool, typer.Option("--mask", help="Write the texts with [LABEL] in place of entities, and no word of them.")] = False,
+    whole: Annotated[bool, typer.Option("--whole", help="A .txt file is one text, not a text a line.")] = False,
+    field: Annotated[str, typer.Option(help="The text's field in .jsonl files.")] = "text",
+    id_field: Annotated[str | None, typer.Option(help="A field of .jsonl files to repeat in the results.")] = None,
+    truncate: Annotated[bool, typer.Option("--truncate", help="Cut texts that are too long; else they become error records.")] = False,
+    stride: Annotated[int | None, typer.Option(help="Tokens that windows over a long text share, where the task has windows.")] = None,
+    part_bytes: Annotated[int, typer.Option(help="Size at which a result goes on in a new part.")] = 8_000_000,
+    parameters: Annotated[str, typer.Option(help="The task's own parameters, as a JSON object.")] = "{}",
+) -> None:
+    """Process files as the S3 pipeline does: the same records, layout and reports, under a folder.
+
+    What has a report is done and skipped; after a crash or Ctrl-C the same command goes on where it stopped. Texts that fail are
+    error records, counted at the end; the exit code is 1 when a file could not be read at all.
+    """
+    import json
+    import time
+
+    from hotfoot.contract.bulk import BulkOptions
+    from hotfoot_build import run_command
+
+    try:
+        given = json.loads(parameters)
+    except ValueError as error:
+        raise InputError(f"is not JSON: {error}", where="--parameters") from None
+    if not isinstance(given, dict):
+        raise InputError("must be a JSON object.", where="--parameters")
+    options = BulkOptions(mask, whole, field, id_field, truncate, stride, part_bytes, given)
+    start = time.perf_counter()
+    totals = run_command.run(artifact, paths, out, prefix, options, console)
+    run_command.summary(totals, time.perf_counter() - start, console)
+    typer.echo(out)
+    if totals.rejected:
+        raise typer.Exit(1)
+
+
+@app.command()
 def verify(artifact: Annotated[Path, typer.Argument(help="Folder that `hotfoot build` wrote.")]) -> None:
     """Check every byte of an artifact against its manifest; all faults are named at once."""
     from hotfoot.contract import manifest

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from hotfoot.contract import bulk
+from hotfoot.contract.bulk import BulkOptions
 from hotfoot.contract.errors import ArtifactError
 
 MB_PER_VCPU = 1769  # Lambda grants one vCPU for each 1,769 MB
@@ -43,6 +45,23 @@ def read(environ: Mapping[str, str] = os.environ) -> Settings:
         metrics_namespace=environ.get("POWERTOOLS_METRICS_NAMESPACE") or "hotfoot",
         log_level=_level(environ, "HOTFOOT_LOG_LEVEL"),
     )
+
+
+@dataclass(frozen=True)
+class BulkSettings:
+    """What the environment says to the bulk function. results_bucket is None where it is unset; the prefix has no slash at its ends."""
+
+    results_bucket: str | None
+    results_prefix: str
+    options: BulkOptions
+
+
+def read_bulk(environ: Mapping[str, str] = os.environ) -> BulkSettings:
+    """Read the bulk function's settings. Raises ArtifactError that names the key, and every fault of `HOTFOOT_BULK`."""
+    prefix = environ.get("HOTFOOT_RESULTS_PREFIX", "").strip("/") or "results"
+    if len(prefix.encode()) > 512:
+        raise ArtifactError("HOTFOOT_RESULTS_PREFIX in the environment has more than 512 bytes, which leaves no room for keys.")
+    return BulkSettings(environ.get("HOTFOOT_RESULTS_BUCKET") or None, prefix, bulk.read(environ.get("HOTFOOT_BULK", "")))
 
 
 def artifact_dir(settings: Settings) -> Path:

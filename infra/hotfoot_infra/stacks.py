@@ -23,7 +23,7 @@ class HotfootStack(cdk.Stack):
             description=f"hotfoot {deployment.name}: {deployment.bundle.model_id}"[:1024],
             tags={"hotfoot": deployment.name},
         )
-        settings = deployment.settings
+        self.deployment, settings = deployment, deployment.settings
         layers = layers_of(self, deployment)
         self.http = ModelFunction(
             self,

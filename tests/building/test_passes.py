@@ -11,12 +11,13 @@ import onnxruntime as ort
 import pytest
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
-from support import tiny
 
 from hotfoot import targets, task
 from hotfoot.contract.errors import PassError, UnsupportedError
+from hotfoot.contract.manifest import Side
 from hotfoot_build import graph, passes
 from hotfoot_build.passes import Context, int8_rowwise, ort_rewrite, pool_in_graph
+from support import tiny
 
 LAYERS = 2
 LENGTHS = (1, 2, 15, 16, 17, 63, 96)
@@ -97,7 +98,10 @@ def test_rewriting_finds_every_gelu() -> None:
 
 
 def test_a_gelu_that_is_not_found_fails_the_build(monkeypatch: pytest.MonkeyPatch) -> None:
-    blind = replace(ort_rewrite.PASS, options=lambda _c: ort_rewrite.Options((*ort_rewrite.DISABLED, "GeluFusionL1", "GeluFusionL2", "BiasGeluFusion", "GeluFusion")))
+    blind = replace(
+        ort_rewrite.PASS,
+        options=lambda _c: ort_rewrite.Options((*ort_rewrite.DISABLED, "GeluFusionL1", "GeluFusionL2", "BiasGeluFusion", "GeluFusion")),
+    )
     monkeypatch.setattr(ort_rewrite, "PASS", blind)
     with pytest.raises(PassError, match=r"ort_rewrite: 2 of 2 Gelu"):
         tiny.optimised("embed", ("prune", "ort_rewrite"), context())
@@ -106,7 +110,7 @@ def test_a_gelu_that_is_not_found_fails_the_build(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize("normalize", [True, False])
 @pytest.mark.parametrize("pooling", pool_in_graph.POOLINGS)
 @pytest.mark.parametrize("side", ["left", "right"])
-def test_pooling_in_the_graph_is_pooling_by_hand(pooling: str, normalize: bool, side: str, tmp_path: Path) -> None:
+def test_pooling_in_the_graph_is_pooling_by_hand(pooling: str, normalize: bool, side: Side, tmp_path: Path) -> None:
     chosen = replace(context(pooling=pooling, normalize=normalize), pad_side=side)
     found = saved(tiny.optimised("embed", ("prune", "pool_in_graph"), chosen), tmp_path)
     assert found.get_outputs()[0].shape == ["batch", 64]

@@ -29,7 +29,7 @@ def test_an_empty_environment_gives_the_defaults() -> None:
 
 
 def test_an_empty_value_counts_as_unset() -> None:
-    keys = "HOTFOOT_ARTIFACT HOTFOOT_LAYER_ROOT HOTFOOT_THREADS POWERTOOLS_METRICS_NAMESPACE HOTFOOT_LOG_LEVEL".split()
+    keys = ["HOTFOOT_ARTIFACT", "HOTFOOT_LAYER_ROOT", "HOTFOOT_THREADS", "POWERTOOLS_METRICS_NAMESPACE", "HOTFOOT_LOG_LEVEL"]
     assert settings.read(dict.fromkeys(keys, "")) == settings.read({})
 
 
@@ -59,7 +59,9 @@ def test_a_bad_number_names_its_key(key: str, value: str) -> None:
 
 
 def test_a_bad_log_level_names_its_key() -> None:
-    with pytest.raises(ArtifactError, match=r"HOTFOOT_LOG_LEVEL='loud' in the environment is none of DEBUG, INFO, WARNING, ERROR, CRITICAL"):
+    with pytest.raises(
+        ArtifactError, match=r"HOTFOOT_LOG_LEVEL='loud' in the environment is none of DEBUG, INFO, WARNING, ERROR, CRITICAL"
+    ):
         settings.read({"HOTFOOT_LOG_LEVEL": "loud"})
 
 
@@ -103,7 +105,9 @@ def test_the_real_affinity_is_honoured() -> None:
         os.sched_setaffinity(0, before)
 
 
-@pytest.mark.parametrize(("text", "cpus"), [("150000 100000\n", 1.5), ("max 100000\n", math.inf), ("50000 100000", 0.5), ("nonsense", math.inf)])
+@pytest.mark.parametrize(
+    ("text", "cpus"), [("150000 100000\n", 1.5), ("max 100000\n", math.inf), ("50000 100000", 0.5), ("nonsense", math.inf)]
+)
 def test_quota_of_cgroup_version_2(tmp_path: Path, text: str, cpus: float) -> None:
     (tmp_path / "cpu.max").write_text(text)
     assert settings.cgroup_cpus(tmp_path) == cpus

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import platform
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -62,14 +61,14 @@ def test_without_cpuinfo_only_apple_silicon_is_known(tmp_path: Path, monkeypatch
 
 
 @pytest.fixture
-def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[str]:
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> str:
     """Pretend to be that machine; gives the target that fits it."""
     name, text, expected = request.param
     (tmp_path / "cpuinfo").write_text(text)
     monkeypatch.setattr(platform, "machine", lambda: name)
     features = targets.cpu_features(tmp_path / "cpuinfo")
     monkeypatch.setattr(targets, "cpu_features", lambda: features)
-    yield expected
+    return str(expected)
 
 
 @pytest.mark.parametrize("machine", [(m, text, expected) for m, text, _, expected in MACHINES.values()], indirect=True, ids=list(MACHINES))

@@ -131,7 +131,7 @@ def test_twelve_labels_keep_their_numbers(tmp_path: Path) -> None:
 
 
 def test_labels_take_numbers_and_texts_as_keys() -> None:
-    shuffled = {11: "l", "2": "c", 0: "a", "10": "k", **{str(i): "x" for i in (1, 3, 4, 5, 6, 7, 8, 9)}}
+    shuffled: dict[Any, str] = {11: "l", "2": "c", 0: "a", "10": "k", **{str(i): "x" for i in (1, 3, 4, 5, 6, 7, 8, 9)}}
     found = facts.labels({"id2label": shuffled})
     assert [found[i] for i in (0, 2, 10, 11)] == ["a", "c", "k", "l"]
     assert facts.labels({"num_labels": 3}) == ("LABEL_0", "LABEL_1", "LABEL_2")

@@ -68,7 +68,16 @@ def unigram() -> Tokenizer:
     return tokenizer
 
 
-def save(model: Any, tokenizer: Tokenizer, out: Path, *, limit: int | None, **saving: Any) -> Path:
+def widen(model: Any) -> Any:
+    """A wider spread than the default 0.02, so that random answers differ from text to text."""
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if parameter.dim() == 2:
+                parameter.mul_(5.0 if "embeddings" in name else 3.0)
+    return model.eval()
+
+
+def save(model: Any, tokenizer: Tokenizer, out: Path, *, limit: int | None, **saving: Any) -> None:
     special = (
         {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": "[MASK]"}
         if tokenizer.token_to_id("[PAD]") is not None
@@ -77,18 +86,15 @@ def save(model: Any, tokenizer: Tokenizer, out: Path, *, limit: int | None, **sa
     names = ["input_ids", "token_type_ids", "attention_mask"] if "[PAD]" in special.values() else ["input_ids", "attention_mask"]
     extra = {"model_max_length": limit} if limit else {}
     fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_input_names=names, **special, **extra)
-    # a wider spread than the default 0.02, so that random answers differ from text to text
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            if parameter.dim() == 2:
-                parameter.mul_(5.0 if "embeddings" in name else 3.0)
-    model.eval().save_pretrained(out, **saving)
+    model.save_pretrained(out, **saving)
     fast.save_pretrained(out)
-    return out
 
 
 def sentence_transformer(out: Path, modules: list[str], limit: int) -> None:
-    listed = [{"idx": i, "name": str(i), "path": f"{i}_{m}" if i else "", "type": f"sentence_transformers.models.{m}"} for i, m in enumerate(modules)]
+    listed = [
+        {"idx": i, "name": str(i), "path": f"{i}_{m}" if i else "", "type": f"sentence_transformers.models.{m}"}
+        for i, m in enumerate(modules)
+    ]
     (out / "modules.json").write_text(json.dumps(listed))
     (out / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": limit, "do_lower_case": False}))
     (out / "1_Pooling").mkdir()
@@ -102,7 +108,7 @@ def main(out: Path) -> None:
     torch.manual_seed(0)
     pieces, bytes_, uni = wordpiece(), byte_level(), unigram()
     bert = {**SMALL, "vocab_size": pieces.get_vocab_size(), "max_position_embeddings": 128}
-    save(BertModel(BertConfig(**bert)), pieces, out / "embed", limit=128)
+    save(widen(BertModel(BertConfig(**bert))), pieces, out / "embed", limit=128)
     sentence_transformer(out / "embed", ["Transformer", "Pooling", "Normalize"], limit=96)
     shutil.copytree(out / "embed", out / "dense")
     listed = json.loads((out / "dense" / "modules.json").read_text())
@@ -110,7 +116,7 @@ def main(out: Path) -> None:
     (out / "dense" / "modules.json").write_text(json.dumps(listed))
 
     tags = dict(enumerate(["O", "B-PER", "I-PER", "B-LOC", "I-LOC"]))
-    tagger = BertForTokenClassification(BertConfig(**bert, id2label=tags, label2id={v: k for k, v in tags.items()}))
+    tagger = widen(BertForTokenClassification(BertConfig(**bert, id2label=tags, label2id={v: k for k, v in tags.items()})))
     save(tagger, pieces, out / "tags", limit=None)
     save(tagger, pieces, out / "pickled", limit=128, safe_serialization=False)
 
@@ -118,7 +124,7 @@ def main(out: Path) -> None:
     names = {i: f"class {i}" for i in range(12)}
     roberta = RobertaConfig(**SMALL, vocab_size=bytes_.get_vocab_size(), max_position_embeddings=66, type_vocab_size=1, pad_token_id=1)
     roberta.id2label, roberta.label2id = names, {v: k for k, v in names.items()}
-    save(RobertaForSequenceClassification(roberta), bytes_, out / "classes", limit=None)
+    save(widen(RobertaForSequenceClassification(roberta)), bytes_, out / "classes", limit=None)
     config = json.loads((out / "classes" / "config.json").read_text())
     config["id2label"] = {k: config["id2label"][k] for k in sorted(config["id2label"])}  # "0", "1", "10", "11", "2" ...
     (out / "classes" / "config.json").write_text(json.dumps(config))
@@ -126,10 +132,10 @@ def main(out: Path) -> None:
     one = DistilBertConfig(
         vocab_size=pieces.get_vocab_size(), dim=64, n_layers=2, n_heads=2, hidden_dim=128, max_position_embeddings=64, num_labels=1
     )
-    save(DistilBertForSequenceClassification(one), pieces, out / "score", limit=64)
+    save(widen(DistilBertForSequenceClassification(one)), pieces, out / "score", limit=64)
 
     xlm = XLMRobertaConfig(**SMALL, vocab_size=uni.get_vocab_size(), max_position_embeddings=130, type_vocab_size=1, pad_token_id=1)
-    save(XLMRobertaModel(xlm), uni, out / "plain", limit=128)
+    save(widen(XLMRobertaModel(xlm)), uni, out / "plain", limit=128)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from tempfile import mkdtemp
 from rich.console import Console
 
 from hotfoot.contract.target import Target
-from hotfoot_build import environment, graph, passes
+from hotfoot_build import calibrate, environment, graph, passes
 from hotfoot_build.passes import Context
 from hotfoot_build.pipeline import BuildRequest, Built, build
 from hotfoot_build.progress import Progress
@@ -75,9 +75,18 @@ def run_build(request: BuildRequest) -> Built:
         return build(request, quiet())
 
 
-def request(name: str, out: Path, precision: str = "fp32", **fields: object) -> BuildRequest:
+@cache
+def texts() -> Path:
+    """A sixtieth of hotfoot's own texts, one past every limit: what tiny models are proven on here."""
+    path = room() / "texts.txt"
+    every = calibrate.texts(None)
+    path.write_text("\n".join([*every[::60], every[-1]]) + "\n", encoding="utf-8")
+    return path
+
+
+def request(model: str, out: Path, precision: str = "fp32", /, **fields: object) -> BuildRequest:
     """A request for a tiny model on this machine."""
-    base = BuildRequest(str(models() / name), TASKS[name], "local", precision, out)
+    base = BuildRequest(str(models() / model), TASKS[model], "local", precision, out, samples=texts())
     return replace(base, **fields)  # type: ignore[arg-type]
 
 

@@ -40,7 +40,7 @@ def unigram() -> Tokenizer:
     pieces += [(word, -2.0) for word in ("▁Paris", "▁in", "▁12", "▁mai", "▁1980", "▁Lyon", "▁Née", "▁le", "▁à")]
     # the case of a number torn into four
     pieces += [("▁5.", -2.0), ("97", -2.0), ("5,7", -2.0), ("4", -9.0)]
-    letters = string.ascii_letters + string.digits + string.punctuation + "éèàçÉコト国語⁄"
+    letters = string.ascii_letters + string.digits + string.punctuation + "éèàçÉコト国語\N{FRACTION SLASH}"
     known = {piece for piece, _ in pieces}
     pieces += [(c, -10.0) for c in ("▁", *letters) if c not in known]
     tokenizer = Tokenizer(models.Unigram(pieces, unk_id=3, byte_fallback=False))

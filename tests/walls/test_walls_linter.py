@@ -45,10 +45,8 @@ def test_every_package_in_use_is_named(contract: str) -> None:
     assert unnamed == set(), f"add to forbidden_modules of contract {contract!r} in pyproject.toml"
 
 
-def test_every_room_is_named() -> None:
+def test_every_pure_room_is_named() -> None:
     assert {f"hotfoot.{room}" for room in rooms() & set(PURE)} == set(CONTRACTS["tasks"]["source_modules"])
-    closed = {f"hotfoot.{room}" for room in rooms() - {"contract", "targets"}} - set(CONTRACTS["infra"]["forbidden_modules"])
-    assert closed == set(), "add to forbidden_modules of contract 'infra' in pyproject.toml"
 
 
 @pytest.mark.parametrize(
@@ -63,7 +61,8 @@ def test_every_room_is_named() -> None:
         ("build/hotfoot_build/parity.py", "import torch", "export"),
         ("build/hotfoot_build/cli.py", "import hotfoot_infra", "build"),
         ("infra/hotfoot_infra/__init__.py", "import numpy", "infra"),
-        ("infra/hotfoot_infra/__init__.py", "import hotfoot.model", "infra"),
+        ("infra/hotfoot_infra/config.py", "import hotfoot.model", "infra"),
+        ("infra/hotfoot_infra/config.py", "from hotfoot import settings", "infra"),
     ],
 )
 def test_a_breach_is_seen(file: str, line: str, contract: str, tmp_path: Path) -> None:

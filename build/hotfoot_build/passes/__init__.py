@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import pkgutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
+from hotfoot.contract import codec
 from hotfoot.contract.errors import PassError, UnsupportedError
 from hotfoot.contract.manifest import PassRecord, Side
 from hotfoot.contract.target import Target
@@ -74,4 +75,4 @@ def _apply_one(step: Pass, graph: Graph, context: Context) -> PassRecord:
         wrong = step.check(graph, before, options)
         if wrong:
             raise PassError(f"pass {step.name}: {wrong}", hint=f"Operators before: {before}; after: {graph.op_counts()}.")
-    return PassRecord(step.name, asdict(options), reason is None, reason or "", before, graph.op_counts())
+    return PassRecord(step.name, codec.plain(options), reason is None, reason or "", before, graph.op_counts())

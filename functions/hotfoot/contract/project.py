@@ -9,14 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
+from hotfoot.contract import bulk as bulk_options
 from hotfoot.contract import toml
+from hotfoot.contract.bulk import BulkOptions
 from hotfoot.contract.errors import InputError
 from hotfoot.contract.toml import Document, Form, Range
 
 T = TypeVar("T")
 FILE = "hotfoot.toml"
 NAME = r"[a-z][a-z0-9-]{0,30}"  # it becomes part of a stack's name
-MIB = 1024 * 1024
 
 Memory = Annotated[int, Range(128, 10_240)]
 Timeout = Annotated[int, Range(1, 900)]
@@ -50,27 +51,31 @@ class Build:
 class Bulk:
     """`[deploy.NAME.bulk]`: objects under `input_prefix` of one bucket become results under `results_prefix` of another.
 
-    whole reads an object as one text and not as lines; mask writes the texts with their entities replaced; field and id_field
-    name what is read of JSON lines and CSV; truncate and stride say what happens to a text beyond the model's limit.
+    What is no prefix and no matter of the infrastructure is one of the BulkOptions, and means what it means there.
     """
 
     enabled: bool = True
     input_prefix: Prefix = "in/"
     input_suffixes: tuple[Suffix, ...] = ()
-    results_prefix: Prefix = "out/"
-    mask: bool = False
-    whole: bool = False
-    field: str = "text"
-    id_field: str = "id"
-    truncate: bool = True
-    stride: Annotated[int, Range(0, 1_000_000)] = 0
-    part_bytes: Annotated[int, Range(5 * MIB, 1024 * MIB)] = 8 * MIB
+    results_prefix: Prefix = "results"
+    mask: bool = BulkOptions.mask
+    whole: bool = BulkOptions.whole
+    field: str = BulkOptions.field
+    id_field: str | None = BulkOptions.id_field
+    truncate: bool = BulkOptions.truncate
+    stride: Annotated[int, Range(0, 1_000_000)] | None = BulkOptions.stride
+    part_bytes: Annotated[int, Range(1, 1_000_000_000)] = BulkOptions.part_bytes
     parameters: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     memory_mb: Memory = 1769
     timeout_s: Timeout = 300
     batch_size: Annotated[int, Range(1, 10_000)] = 10
     batch_window_s: Annotated[int, Range(0, 300)] = 0
     max_concurrency: Annotated[int, Range(2, 1000)] = 10
+
+    @property
+    def options(self) -> BulkOptions:
+        """What the function is told."""
+        return BulkOptions(**{option.name: getattr(self, option.name) for option in dataclasses.fields(BulkOptions)})
 
 
 @dataclass(frozen=True)
@@ -156,5 +161,7 @@ def _check(document: Document, path: tuple[str, ...], deploy: Deploy) -> None:
     if deploy.throttle_burst < deploy.throttle_rate:
         document.fault((*path, "throttle_burst"), f"is {deploy.throttle_burst}, less than the rate of {deploy.throttle_rate:g} a second")
     bulk = deploy.bulk
+    for message in bulk_options.faults(bulk.options) if bulk else ():
+        document.fault((*path, "bulk"), message)
     if bulk and bulk.batch_size > 10 and bulk.batch_window_s == 0:
         document.fault((*path, "bulk", "batch_size"), f"is {bulk.batch_size}; above 10, AWS asks for a batch_window_s of 1 at least")

@@ -22,7 +22,9 @@ class Alarms(Construct):
         super().__init__(scope, construct_id)
         self._function("Http", "The HTTP function", function)
         # the function answers a fault of its own with a 500 and returns well, so its Errors do not count that
-        self._alarm("ApiServerErrors", "The API answered with a 5xx status.", endpoint.api.metric_server_error(period=PERIOD, statistic="sum"))
+        self._alarm(
+            "ApiServerErrors", "The API answered with a 5xx status.", endpoint.api.metric_server_error(period=PERIOD, statistic="sum")
+        )
         if bulk is not None:
             self._function("Bulk", "The bulk function", bulk.function)
             for name, queue in (("DeadLetters", bulk.dead_letters), ("Undelivered", bulk.undelivered)):
@@ -31,7 +33,9 @@ class Alarms(Construct):
 
     def _function(self, name: str, words: str, function: ModelFunction) -> None:
         self._alarm(f"{name}Errors", f"{words} raised, died or ran out of time.", function.function.metric_errors(period=PERIOD))
-        self._alarm(f"{name}Throttles", f"{words} was asked for more than it may run at once.", function.function.metric_throttles(period=PERIOD))
+        self._alarm(
+            f"{name}Throttles", f"{words} was asked for more than it may run at once.", function.function.metric_throttles(period=PERIOD)
+        )
 
     def _alarm(self, name: str, words: str, metric: cw.Metric) -> None:
         cw.Alarm(

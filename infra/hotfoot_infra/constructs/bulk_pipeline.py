@@ -14,6 +14,7 @@ from aws_cdk import aws_lambda_event_sources as sources
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
+from hotfoot.contract import codec
 from hotfoot.contract.project import Bulk
 from hotfoot_infra.config import Deployment
 from hotfoot_infra.constructs.model_function import FunctionSpec, ModelFunction
@@ -32,6 +33,7 @@ class BulkPipeline(Construct):
         self, scope: Construct, construct_id: str, *, deployment: Deployment, bulk: Bulk, layers: Sequence[lam.LayerVersion]
     ) -> None:
         super().__init__(scope, construct_id)
+        self.settings = bulk
         self.buckets = TextBuckets(self, "Texts", deployment=deployment)
         self.dead_letters = _queue(self, "DeadLetters", retention_period=KEPT)
         self.undelivered = _queue(self, "Undelivered", retention_period=KEPT)
@@ -84,11 +86,10 @@ class BulkPipeline(Construct):
         events.Rule(self, "Rule", description="New texts go to the bulk queue", event_pattern=pattern, targets=[target])
 
     def _environment(self, bulk: Bulk) -> dict[str, str]:
-        names = ("mask", "whole", "field", "id_field", "truncate", "stride", "part_bytes", "parameters")
         return {
             "HOTFOOT_RESULTS_BUCKET": self.buckets.results.bucket_name,
-            "HOTFOOT_RESULTS_PREFIX": bulk.results_prefix,
-            "HOTFOOT_BULK": json.dumps({name: getattr(bulk, name) for name in names}, sort_keys=True),
+            "HOTFOOT_RESULTS_PREFIX": bulk.results_prefix.rstrip("/"),
+            "HOTFOOT_BULK": json.dumps(codec.plain(bulk.options), sort_keys=True),
         }
 
     def _grant(self, bulk: Bulk) -> None:
@@ -96,16 +97,13 @@ class BulkPipeline(Construct):
         texts, results = self.buckets.input, self.buckets.results
         role = self.function.role
         role.add_to_policy(
-            iam.PolicyStatement(
-                actions=["s3:GetObject", "s3:GetObjectVersion"], resources=[texts.arn_for_objects(f"{bulk.input_prefix}*")]
-            )
+            iam.PolicyStatement(actions=["s3:GetObject", "s3:GetObjectVersion"], resources=[texts.arn_for_objects(f"{bulk.input_prefix}*")])
         )
-        # or an object that is gone would look like one that is forbidden
+        # or what is not there would look like what is forbidden
         role.add_to_policy(iam.PolicyStatement(actions=["s3:ListBucket"], resources=[texts.bucket_arn, results.bucket_arn]))
         role.add_to_policy(
             iam.PolicyStatement(
-                actions=["s3:GetObject", "s3:PutObject", "s3:AbortMultipartUpload", "s3:ListMultipartUploadParts"],
-                resources=[results.arn_for_objects(f"{bulk.results_prefix}*")],
+                actions=["s3:GetObject", "s3:PutObject"], resources=[results.arn_for_objects(f"{bulk.results_prefix.rstrip('/')}/*")]
             )
         )
 

@@ -5,34 +5,23 @@ from __future__ import annotations
 from typing import Any
 
 import aws_cdk as cdk
-import jsii
 from aws_cdk import aws_apigatewayv2 as http
 from aws_cdk import aws_lambda as lam
-from constructs import IConstruct, IValidation
+from constructs import IConstruct
+
+from hotfoot.contract.errors import HotfootError
 
 
 def refuse_latest(stack: cdk.Stack) -> None:
-    """Make the synthesis fail where a permission, an event source or an API of the stack names a function without its alias."""
-    stack.node.add_validation(Doors(stack))
-
-
-@jsii.implements(IValidation)
-class Doors:
-    """Names every door of the stack that opens on a function itself."""
-
-    def __init__(self, stack: cdk.Stack) -> None:
-        self._stack = stack
-
-    def validate(self) -> list[str]:
-        """One message a door."""
-        functions = {_logical_id(self._stack, n) for n in self._stack.node.find_all() if isinstance(n, lam.CfnFunction)}
-        found = []
-        for node in self._stack.node.find_all():
-            target = target_of(node)
-            named = set() if target is None else referenced(self._stack.resolve(target))
-            if named & functions:
-                found.append(f"{node.node.path} calls $LATEST of {', '.join(sorted(named & functions))}; point it at the alias")
-        return found
+    """Raise HotfootError where a permission, an event source or an API of the stack names a function and not its alias."""
+    functions = {_logical_id(stack, node) for node in stack.node.find_all() if isinstance(node, lam.CfnFunction)}
+    found = []
+    for node in stack.node.find_all():
+        target = target_of(node)
+        named = set() if target is None else referenced(stack.resolve(target)) & functions
+        found += [f"{node.node.path} calls $LATEST of {name}" for name in sorted(named)]
+    if found:
+        raise HotfootError("\n".join(found), hint="Point it at the alias.")
 
 
 def target_of(node: IConstruct) -> str | None:

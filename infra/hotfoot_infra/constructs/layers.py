@@ -37,7 +37,7 @@ def layers_of(stack: cdk.Stack, deployment: Deployment) -> list[lam.LayerVersion
                 code=lam.Code.from_asset(str(deployment.directory / layer.path)),
                 compatible_runtimes=[runtime_of(deployment)],
                 compatible_architectures=[architecture_of(deployment)],
-                description=f"hotfoot {layer.kind} {layer.hash[:12]} for {deployment.bundle.model_id}"[:256],
+                description=f"hotfoot {layer.kind} {layer.hash[:12]}",
                 # versions that use it keep working when it is deleted
                 removal_policy=cdk.RemovalPolicy.DESTROY,
             )

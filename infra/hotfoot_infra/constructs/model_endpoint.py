@@ -5,18 +5,17 @@ from __future__ import annotations
 import json
 
 import aws_cdk as cdk
-import jsii
-from aws_cdk import aws_apigateway as apigw
 from aws_cdk import aws_apigatewayv2 as http
 from aws_cdk import aws_apigatewayv2_authorizers as authorizers
 from aws_cdk import aws_apigatewayv2_integrations as integrations
-from aws_cdk import aws_logs as logs
 from constructs import Construct
 
 from hotfoot_infra.config import Deployment
 from hotfoot_infra.constructs.model_function import ModelFunction, log_group_of
+from hotfoot_infra.constructs.raw import raw
 
 API_LIMIT_S = 29  # an HTTP API waits 30 seconds at most; what runs on after that is paid for and answers nobody
+# a line a request: never a body, so never a text
 ACCESS_FIELDS = {
     "requestId": "$context.requestId",
     "time": "$context.requestTime",
@@ -30,24 +29,6 @@ ACCESS_FIELDS = {
     "error": "$context.error.message",
     "functionError": "$context.integrationErrorMessage",
 }
-
-
-@jsii.implements(http.IAccessLogSettings)
-class AccessLog:
-    """Where each request leaves its line, as JSON: never a body, so never a text."""
-
-    def __init__(self, log_group: logs.ILogGroup) -> None:
-        self._destination = http.LogGroupLogDestination(log_group)
-
-    @property
-    def destination(self) -> http.IAccessLogDestination:
-        """The log group."""
-        return self._destination
-
-    @property
-    def format(self) -> apigw.AccessLogFormat:
-        """The fields."""
-        return apigw.AccessLogFormat.custom(json.dumps(ACCESS_FIELDS))
 
 
 class ModelEndpoint(Construct):
@@ -72,12 +53,14 @@ class ModelEndpoint(Construct):
             default_authorizer=authorizers.HttpIamAuthorizer() if settings.auth == "iam" else None,
         )
         access = log_group_of(self, "AccessLogs", deployment)
-        http.HttpStage(
+        stage = http.HttpStage(
             self,
             "Stage",
             http_api=self.api,
             stage_name="$default",
             auto_deploy=True,
             throttle=http.ThrottleSettings(rate_limit=settings.throttle_rate, burst_limit=settings.throttle_burst),
-            access_log_settings=AccessLog(access),
+        )
+        raw(stage, http.CfnStage).access_log_settings = http.CfnStage.AccessLogSettingsProperty(
+            destination_arn=access.log_group_arn, format=json.dumps(ACCESS_FIELDS)
         )

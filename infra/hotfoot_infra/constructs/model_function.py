@@ -13,6 +13,7 @@ from constructs import Construct
 
 from hotfoot_infra.config import Deployment
 from hotfoot_infra.constructs.layers import architecture_of, runtime_of
+from hotfoot_infra.constructs.raw import raw
 
 ALIAS = "live"
 
@@ -60,6 +61,8 @@ class ModelFunction(Construct):
             reserved_concurrent_executions=spec.reserved_concurrency,
             environment=_environment(deployment, spec),
         )
+        # in the bundle's order: the CDK sorts them by name
+        raw(self.function, lam.CfnFunction).layers = [layer.layer_version_arn for layer in layers]
         self.alias = lam.Alias(
             self,
             "Alias",
@@ -77,9 +80,7 @@ def removal_of(deployment: Deployment) -> cdk.RemovalPolicy:
 def log_group_of(scope: Construct, construct_id: str, deployment: Deployment) -> logs.LogGroup:
     """A log group that forgets after the days that hotfoot.toml says."""
     made = logs.LogGroup(scope, construct_id, removal_policy=removal_of(deployment))
-    resource = made.node.default_child
-    assert isinstance(resource, logs.CfnLogGroup)
-    resource.retention_in_days = deployment.settings.log_retention_days
+    raw(made, logs.CfnLogGroup).retention_in_days = deployment.settings.log_retention_days
     return made
 
 

@@ -8,6 +8,7 @@ from constructs import Construct
 
 from hotfoot_infra.config import Deployment
 from hotfoot_infra.constructs.model_function import removal_of
+from hotfoot_infra.constructs.raw import raw
 
 LEFTOVERS = cdk.Duration.days(7)  # parts of an upload that never ended
 OLD_VERSIONS = cdk.Duration.days(30)
@@ -21,10 +22,8 @@ class TextBuckets(Construct):
         # versions: an object that is overwritten while it waits in the queue is still read as it was announced
         self.input = self._bucket("Input", deployment, versioned=True)
         self.results = self._bucket("Results", deployment, versioned=False)
-        resource = self.input.node.default_child
-        assert isinstance(resource, s3.CfnBucket)
         # the property itself: event_bridge_enabled=True would deploy a function just to set it
-        resource.notification_configuration = s3.CfnBucket.NotificationConfigurationProperty(
+        raw(self.input, s3.CfnBucket).notification_configuration = s3.CfnBucket.NotificationConfigurationProperty(
             event_bridge_configuration=s3.CfnBucket.EventBridgeConfigurationProperty(event_bridge_enabled=True)
         )
 

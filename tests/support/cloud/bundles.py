@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
-from dataclasses import replace
 from pathlib import Path
 
-from hotfoot.contract import bundle, codec
+from hotfoot.contract import codec
 from hotfoot.contract.bundle import BUNDLE, Bundle, LayerDir, LayerKind
 from hotfoot_build.package import tree
 
@@ -43,15 +41,3 @@ def described(directory: Path, kind: LayerKind, folder: str) -> LayerDir:
     """The layer as the bundle's index has it."""
     root = directory / folder
     return LayerDir(kind, folder, tree.content_hash(root), tree.size(root), tree.zipped_size(root))
-
-
-def with_another_model(source: Path, out: Path, file: str, content: bytes) -> Path:
-    """A copy of the bundle in `source`, with one more file in its model layer."""
-    shutil.copytree(source, out, symlinks=True)
-    made = bundle.read(out)
-    for layer in made.layers:
-        if layer.kind == "model":
-            (out / layer.path / file).write_bytes(content)
-    layers = tuple(described(out, x.kind, x.path) if x.kind == "model" else x for x in made.layers)
-    (out / BUNDLE).write_text(codec.dumps(replace(made, layers=layers)), encoding="utf-8")
-    return out

@@ -1,0 +1,77 @@
+"""`hotfoot init`: a commented hotfoot.toml and the cdk.json to deploy it, for a folder that has neither."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from pathlib import Path
+
+from hotfoot.contract.errors import InputError
+from hotfoot.contract.project import FILE
+
+CDK = "cdk.json"
+TEMPLATE = """\
+# What to build and what to deploy. Paths are seen from this file's folder.
+
+[build.embed]                     # hotfoot build embed
+model = "sentence-transformers/all-MiniLM-L6-v2"
+task = "feature-extraction"       # `hotfoot tasks` lists them
+target = "lambda-arm64"           # `hotfoot targets` lists them
+# revision = "main"               # a branch, tag or commit; pinned to one commit for every file
+# precision = "int8"              # or "fp32"
+# pooling = "mean"                # where the model does not say
+# max_tokens = 256                # lower than the model's own
+# samples = "samples.txt"         # texts to prove the artifact on
+# thresholds = { cosine_mean = 0.99 }
+
+[deploy.embed]                    # hotfoot bundle embed, then: cdk deploy hotfoot-embed
+auth = "iam"                      # "none": anyone may call it, and you pay
+memory_mb = 1769                  # 1769 is one whole processor
+timeout_s = 29                    # an HTTP API waits no longer
+throttle_rate = 50                # requests a second
+throttle_burst = 100
+log_retention_days = 30
+removal = "retain"                # "destroy": logs and empty buckets go with the stack
+# reserved_concurrency = 10       # at most so many at once
+# provisioned_concurrency = 1     # so many always warm, and always paid
+
+# [deploy.embed.bulk]             # texts put into a bucket become results in another
+# input_prefix = "in/"
+# input_suffixes = [".jsonl", ".txt"]
+# results_prefix = "results"
+# field = "text"                  # of each JSON line
+# id_field = "id"
+# timeout_s = 300
+# max_concurrency = 10
+"""
+# how the CDK behaves, where that has changed over time
+CONTEXT = {
+    "@aws-cdk/aws-iam:minimizePolicies": True,
+    "@aws-cdk/aws-lambda:recognizeLayerVersion": True,
+    "@aws-cdk/aws-lambda:recognizeVersionProps": True,
+    "@aws-cdk/core:checkSecretUsage": True,
+    "@aws-cdk/core:target-partitions": ["aws", "aws-cn", "aws-us-gov"],
+    "@aws-cdk/core:validateAgainstDefaultRules": True,
+}
+
+
+def init(directory: Path) -> tuple[Path, ...]:
+    """Write both files and give their paths. Raises InputError, and writes nothing, where one of them is there already."""
+    there = [name for name in (FILE, CDK) if (directory / name).exists()]
+    if there:
+        raise InputError(f"{directory} already has {' and '.join(there)}, which will not be overwritten.", hint="Choose another folder.")
+    directory.mkdir(parents=True, exist_ok=True)
+    settings = {"app": f"{interpreter(directory)} -m hotfoot_infra.app", "versionReporting": False, "context": CONTEXT}
+    written = {FILE: TEMPLATE, CDK: json.dumps(settings, indent=2) + "\n"}
+    for name, text in written.items():
+        (directory / name).write_text(text, encoding="utf-8")
+    return tuple(directory / name for name in written)
+
+
+def interpreter(directory: Path) -> str:
+    """The Python that runs this, as `cdk` can start it: seen from `directory` where it lies in there, so that others can use it too."""
+    # not resolved: a virtual environment's python is a link, and what it links to knows none of its packages
+    running, home = Path(sys.executable).absolute(), directory.absolute()
+    path = running.relative_to(home) if running.is_relative_to(home) else running
+    return shlex.quote(str(path))

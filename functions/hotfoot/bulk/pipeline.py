@@ -1,0 +1,121 @@
+"""One object from its bytes to its report."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from hotfoot.bulk import keys, readers, report
+from hotfoot.bulk.answers import Work
+from hotfoot.bulk.report import BulkReport, Origin
+from hotfoot.bulk.writers import Results, Writer, check_options
+from hotfoot.contract.errors import HotfootError
+
+MARGIN_S = 10.0  # kept free before the deadline: to write the last part, and for a batch that is slower than those before
+
+
+class GoneError(Exception):
+    """The object is not there any more, or not as it was announced; there is nothing to do."""
+
+
+class OutOfTimeError(HotfootError):
+    """The time ran out in the middle of an object. What is written stays; the next attempt goes on behind it."""
+
+    kind = "overloaded"
+
+
+@dataclass(frozen=True)
+class Source:
+    """An object to read. chunks: its bytes, read when they are asked for; raises GoneError."""
+
+    origin: Origin
+    chunks: Iterable[bytes]
+
+
+@dataclass(frozen=True)
+class Sums:
+    """What this attempt gave to the model."""
+
+    texts: int = 0
+    tokens: int = 0
+    characters: int = 0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of an object: already means that an earlier attempt did it all."""
+
+    status: Literal["done", "already", "rejected"]
+    report: BulkReport
+    sums: Sums = Sums()
+
+
+class Deadline:
+    """When to stop: before the platform would, with room for one more batch as slow as the slowest."""
+
+    def __init__(self, remaining_s: Callable[[], float] = lambda: math.inf) -> None:
+        self._remaining_s = remaining_s
+        self._margin = min(MARGIN_S, remaining_s() / 4)
+        self._slowest = 0.0
+
+    def is_near(self) -> bool:
+        """Whether another batch could end too late; 0 s left is near, whatever the margin."""
+        return self._remaining_s() <= max(self._margin, 2 * self._slowest)
+
+    def lap(self, seconds: float) -> None:
+        """Note what a batch took."""
+        self._slowest = max(self._slowest, seconds)
+
+
+def process(
+    work: Work,
+    source: Source,
+    results: Results,
+    prefix: str,
+    *,
+    deadline: Deadline | None = None,
+    watch: Callable[[int], None] = lambda _records: None,
+) -> Outcome:
+    """Read an object, answer its records, write parts and then the report; what an earlier attempt wrote is not made again.
+
+    watch is told how many records have been answered, batch by batch. Raises GoneError, OutOfTimeError, UnsupportedError for a result made
+    with other options, and what `source` and `results` raise.
+    """
+    manifest, options, origin = work.model.manifest, work.options, source.origin
+    folder = keys.folder(prefix, manifest, origin.key, origin.version)
+    report_key = f"{folder}/{keys.REPORT}"
+    if (found := results.read(report_key)) is not None:
+        earlier = report.loads(found, report_key)
+        check_options(earlier.options_fingerprint, options.fingerprint)
+        return Outcome("already", earlier)
+    if reason := readers.refusal(origin.key):
+        made = report.make(origin, manifest, options, (), reason)
+        results.create(report_key, report.dumps(made))
+        return Outcome("rejected", made)
+    writer = Writer(results, folder, options.part_bytes, options.fingerprint)
+    writer.adopt()
+    sums = _answer(work, source, writer, deadline or Deadline(), watch)
+    made = report.make(origin, manifest, options, writer.parts)
+    results.create(report_key, report.dumps(made))
+    return Outcome("done", made, sums)
+
+
+def _answer(work: Work, source: Source, writer: Writer, deadline: Deadline, watch: Callable[[int], None]) -> Sums:
+    sums = Sums()
+    for batch in readers.batches(readers.records(source.chunks, source.origin.key, work.options)):
+        rest = batch[writer.skip(len(batch)) :]
+        if rest:
+            if deadline.is_near():
+                writer.flush()
+                raise OutOfTimeError("the time ran out in the middle of the object")
+            start = time.monotonic()
+            answers = work.answer(rest)
+            writer.write(answers.lines)
+            deadline.lap(time.monotonic() - start)
+            sums = Sums(sums.texts + len(rest), sums.tokens + answers.tokens, sums.characters + answers.characters)
+            watch(len(rest))
+    writer.flush()
+    return sums

@@ -1,0 +1,325 @@
+"""From a model to an artifact that answers like it: the whole build on tiny models of each kind."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from onnxruntime.quantization import QuantType, quantize_dynamic
+
+from hotfoot import targets
+from hotfoot.contract import manifest
+from hotfoot.contract.errors import ArtifactError, BudgetError, InputError, ParityError, PassError, UnsupportedError
+from hotfoot.model import Model
+from hotfoot_build import budget, calibrate, graph, parity, pipeline
+from support import tiny
+from support.hub import serve
+
+EVERY = [(name, precision) for name in tiny.TASKS for precision in ("fp32", "int8")]
+
+
+@pytest.mark.parametrize(("name", "precision"), EVERY)
+def test_every_kind_of_model_builds_and_is_proven(name: str, precision: str) -> None:
+    built = tiny.artifact(name, precision)
+    assert manifest.verify(built.path) == built.manifest
+    assert all(m.passed for m in built.parity.metrics)
+    assert built.parity.texts == len(calibrate.texts(tiny.texts()))
+    assert built.manifest.target == targets.local().name
+    assert built.manifest.precision == precision
+    assert built.manifest.independent_rows
+    assert {r.name for r in built.manifest.recipe} == set(targets.local().recipes[precision])
+    model = Model.open(built.path)
+    assert model.predict(model.task.sample).answer
+
+
+def test_the_manifest_says_what_the_model_s_files_say() -> None:
+    embed, classes, score = (tiny.artifact(n).manifest for n in ("embed", "classes", "score"))
+    assert embed.facts == {"pooling": "mean", "normalize": True, "prompts": {}, "default_prompt": None, "dimensions": 64}
+    assert embed.max_tokens == 96  # the least of 128 positions, 128 of the tokenizer and 96 of sentence-transformers
+    assert embed.model.license == "apache-2.0"
+    assert embed.model.notices == ("LICENSE",)
+    assert "LICENSE" in {f.path for f in embed.files}
+    assert classes.labels == tuple(f"class {i}" for i in range(12))
+    assert classes.max_tokens == 64  # 66 rows in the position table, of which the padding index takes two
+    assert classes.tokenizer.pad_id == 1
+    assert score.facts == {"function_to_apply": "sigmoid"}
+
+
+def test_the_shipped_tokenizer_neither_pads_nor_cuts() -> None:
+    built = tiny.artifact("embed")
+    shipped = json.loads((built.path / "tokenizer" / "tokenizer.json").read_text())
+    assert json.loads((tiny.models() / "embed" / "tokenizer.json").read_text())["padding"] is not None
+    assert shipped["padding"] is None
+    assert shipped["truncation"] is None
+    prediction = Model.open(built.path).predict("the fox")
+    assert prediction.tokens < 10
+
+
+def test_the_same_inputs_give_the_same_digest_wherever_they_lie(tmp_path: Path) -> None:
+    elsewhere = tmp_path / "deep" / "embed"
+    shutil.copytree(tiny.models() / "embed", elsewhere)
+    os.utime(elsewhere / "config.json", (1, 1))
+    again = tiny.run_build(tiny.request("embed", tmp_path / "out", "int8", model=str(elsewhere)))
+    first = tiny.artifact("embed", "int8")
+    assert again.manifest.digest == first.manifest.digest
+    assert (again.path / "model.onnx").read_bytes() == (first.path / "model.onnx").read_bytes()
+
+
+def test_other_inputs_give_another_digest(tmp_path: Path) -> None:
+    digests = {tiny.artifact("embed", "fp32").manifest.digest, tiny.artifact("embed", "int8").manifest.digest}
+    changed = tmp_path / "embed"
+    shutil.copytree(tiny.models() / "embed", changed)
+    config = json.loads((changed / "sentence_bert_config.json").read_text())
+    (changed / "sentence_bert_config.json").write_text(json.dumps({**config, "max_seq_length": 48}))
+    digests.add(tiny.run_build(tiny.request("embed", tmp_path / "a", model=str(changed))).manifest.digest)
+    digests.add(tiny.run_build(tiny.request("embed", tmp_path / "b", name="other/name")).manifest.digest)
+    digests.add(tiny.run_build(tiny.request("embed", tmp_path / "c", target="lambda-arm64")).manifest.digest)
+    assert len(digests) == 5
+
+
+@pytest.mark.parametrize("target", ["lambda-arm64", "lambda-x86_64"])
+def test_an_artifact_for_another_machine_is_proven_here_and_not_opened(target: str, tmp_path: Path) -> None:
+    built = tiny.run_build(tiny.request("tags", tmp_path / "out", "int8", target=target))
+    assert all(m.passed for m in built.parity.metrics)
+    if targets.load(target).arch != targets.machine_arch():
+        with pytest.raises(ArtifactError, match="Build it for a target of this machine"):
+            Model.open(built.path)
+
+
+def test_a_missed_threshold_fails_with_numbers_and_leaves_what_was_there(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    tiny.run_build(tiny.request("embed", out))
+    before = {p: p.read_bytes() for p in out.rglob("*") if p.is_file()}
+    with pytest.raises(ParityError, match=r"cosine_mean 0\.99\d+, at least 1\.1 is asked: missed"):
+        tiny.run_build(tiny.request("embed", out, "int8", thresholds={"cosine_mean": 1.1}))
+    assert {p: p.read_bytes() for p in out.rglob("*") if p.is_file()} == before
+    assert [p.name for p in tmp_path.iterdir()] == ["out"]
+
+
+def test_an_unknown_threshold_lists_the_measures(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cosine_mean, cosine_min, cosine_p1"):
+        tiny.run_build(tiny.request("embed", tmp_path / "out", thresholds={"accuracy": 0.9}))
+
+
+def test_a_second_build_of_the_same_is_up_to_date(tmp_path: Path) -> None:
+    asked = tiny.request("embed", tmp_path / "out")
+    first = tiny.run_build(asked)
+    stamp = (first.path / "manifest.json").stat().st_ino
+    assert tiny.run_build(asked).manifest == first.manifest
+    assert (first.path / "manifest.json").stat().st_ino == stamp
+    tiny.run_build(replace(asked, force=True))
+    assert (first.path / "manifest.json").stat().st_ino != stamp
+
+
+def test_a_damaged_artifact_is_built_anew(tmp_path: Path) -> None:
+    asked = tiny.request("embed", tmp_path / "out")
+    first = tiny.run_build(asked)
+    (first.path / "model.onnx").write_bytes(b"not a graph")
+    tiny.run_build(asked)
+    manifest.verify(first.path)
+
+
+def test_a_folder_that_is_no_artifact_is_not_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("years of work")
+    with pytest.raises(ArtifactError, match="will not be overwritten"):
+        tiny.run_build(tiny.request("embed", tmp_path))
+    assert (tmp_path / "thesis.txt").read_text() == "years of work"
+
+
+def test_pickled_weights_need_a_word(tmp_path: Path) -> None:
+    asked = tiny.request("tags", tmp_path / "out", model=str(tiny.models() / "pickled"))
+    with pytest.raises(UnsupportedError, match="--allow-pickle"):
+        tiny.run_build(asked)
+    built = tiny.run_build(replace(asked, allow_pickle=True))
+    text = "Maria lives in Paris"
+    safe, pickled = Model.open(tiny.artifact("tags").path), Model.open(built.path)
+    assert np.array_equal(safe.outputs((text,))[1][0], pickled.outputs((text,))[1][0])
+
+
+def test_a_module_that_would_be_left_out_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedError, match="Transformer, Pooling, Dense, Normalize"):
+        tiny.run_build(tiny.request("embed", tmp_path / "out", model=str(tiny.models() / "dense")))
+
+
+def test_a_checkpoint_without_the_task_s_head_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedError, match=r"the weights lack classifier\.bias, classifier\.weight"):
+        tiny.run_build(tiny.request("tags", tmp_path / "out", model=str(tiny.models() / "embed")))
+
+
+@pytest.mark.parametrize("pooling", ["cls", "none"])
+def test_pooling_is_the_user_s_choice_where_the_model_names_none(pooling: str, tmp_path: Path) -> None:
+    built = tiny.run_build(tiny.request("plain", tmp_path / "out", pooling=pooling))
+    vector = Model.open(built.path).predict("the quick fox").answer[0]
+    assert vector.shape == ((64,) if pooling != "none" else (Model.open(built.path).predict("the quick fox").tokens, 64))
+    assert built.manifest.facts["normalize"] == (pooling != "none")
+
+
+def test_pooling_against_the_model_s_own_modules_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedError, match="--pooling cls goes against"):
+        tiny.run_build(tiny.request("embed", tmp_path / "out", pooling="cls"))
+
+
+def test_a_lower_limit_is_kept_and_a_higher_one_refused(tmp_path: Path) -> None:
+    built = tiny.run_build(tiny.request("embed", tmp_path / "out", max_tokens=20))
+    assert built.manifest.max_tokens == 20
+    assert Model.open(built.path).predict("fox " * 200, {"truncate": True}).tokens == 20
+    with pytest.raises(UnsupportedError, match="above the model's own limit of 96"):
+        tiny.run_build(tiny.request("embed", tmp_path / "two", max_tokens=97))
+
+
+def test_texts_of_the_user_s_own(tmp_path: Path) -> None:
+    (tmp_path / "mine.jsonl").write_text('{"text": "Maria in Paris"}\n\n"the quick fox"\n')
+    built = tiny.run_build(tiny.request("tags", tmp_path / "out", samples=tmp_path / "mine.jsonl"))
+    assert built.parity.texts == 2
+    (tmp_path / "bad.jsonl").write_text('{"text": "fine"}\n{"body": "no text"}\n')
+    with pytest.raises(InputError, match="line 2"):
+        tiny.run_build(tiny.request("tags", tmp_path / "out", samples=tmp_path / "bad.jsonl"))
+
+
+def bring(name: str, folder: Path) -> Path:
+    """The exported graph with its config and tokenizer: what a user who has ONNX would bring."""
+    folder.mkdir()
+    shutil.copyfile(tiny.exported(name), folder / "model.onnx")
+    for file in ("config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"):
+        shutil.copyfile(tiny.models() / name / file, folder / file)
+    return folder / "model.onnx"
+
+
+@pytest.mark.parametrize("name", ["tags", "plain"])
+def test_an_onnx_file_of_the_user_s_own(name: str, tmp_path: Path) -> None:
+    built = tiny.run_build(tiny.request(name, tmp_path / "out", "int8", model=str(bring(name, tmp_path / "mine"))))
+    assert built.manifest.labels == tiny.artifact(name).manifest.labels
+    ours, theirs = (
+        Model.open(built.path).outputs(("Maria in Paris",))[1][0],
+        Model.open(tiny.artifact(name).path).outputs(("Maria in Paris",))[1][0],
+    )
+    np.testing.assert_allclose(ours, theirs, atol=0.05)
+
+
+def test_a_graph_whose_scales_span_the_batch_runs_texts_one_by_one(tmp_path: Path) -> None:
+    mine = bring("plain", tmp_path / "mine")
+    quantize_dynamic(str(mine), str(mine), weight_type=QuantType.QInt8)
+    loose = {"cosine_mean": 0.5, "cosine_p1": 0.5, "cosine_min": 0.5}
+    built = tiny.run_build(tiny.request("plain", tmp_path / "out", model=str(mine), thresholds=loose))
+    assert not built.manifest.independent_rows
+    model = Model.open(built.path)
+    texts = ("the fox", "Maria Gonzalez lives in Springfield", "naïve café", "dog")
+    together = model.outputs(texts)[1]
+    for text, vector in zip(texts, together, strict=True):
+        assert np.array_equal(model.outputs((text,))[1][0], vector)
+
+
+def test_a_config_that_names_too_few_labels_is_refused(tmp_path: Path) -> None:
+    mine = bring("tags", tmp_path / "mine")
+    config = json.loads((mine.parent / "config.json").read_text())
+    (mine.parent / "config.json").write_text(json.dumps({**config, "id2label": {"0": "O", "1": "X"}}))
+    with pytest.raises(UnsupportedError, match="names 2 labels, the graph gives 5"):
+        tiny.run_build(tiny.request("tags", tmp_path / "out", model=str(mine)))
+
+
+def test_a_dependence_on_neighbours_would_fail_the_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = bring("plain", tmp_path / "mine")
+    quantize_dynamic(str(mine), str(mine), weight_type=QuantType.QInt8)
+    monkeypatch.setattr(graph, "mixes_rows", lambda _graph: [])
+    with pytest.raises(ParityError, match="another result alone than in a batch"):
+        tiny.run_build(tiny.request("plain", tmp_path / "out", model=str(mine)))
+
+
+def test_a_crash_of_the_export_names_its_last_words(tmp_path: Path) -> None:
+    broken = tmp_path / "embed"
+    shutil.copytree(tiny.models() / "embed", broken)
+    (broken / "model.safetensors").write_bytes(b"\x10" * 64)
+    with pytest.raises((PassError, UnsupportedError)):
+        tiny.run_build(tiny.request("embed", tmp_path / "out", model=str(broken)))
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_widened_copy_for_other_hosts_answers_the_same(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    built = tiny.run_build(tiny.request("embed", tmp_path / "out", "int8", target="lambda-arm64"))
+    texts = ("the quick brown fox", "Maria")
+    plain = Model.open(built.path, foreign=True).outputs(texts)[1]
+    monkeypatch.setattr(targets, "cpu_features", lambda: frozenset({"avx2"}))
+    monkeypatch.setattr(targets, "machine_arch", lambda: "x86_64")
+    with parity.for_this_host(built.path) as widened:
+        assert widened != built.path
+        copy = Model.open(widened, foreign=True).outputs(texts)[1]
+    assert all(np.array_equal(a, b) for a, b in zip(plain, copy, strict=True))
+
+
+def test_what_cannot_fit_is_refused_with_the_sizes() -> None:
+    lambda_arm64 = targets.load("lambda-arm64")
+    with pytest.raises(BudgetError, match=r"200\.0 MB artifact \+ 92\.0 MB runtime = 292\.0 MB; lambda-arm64 allows 262\.1 MB"):
+        budget.check(200_000_000, lambda_arm64)
+    assert "no package limit" in budget.check(200_000_000, targets.load("cpu-container-arm64"))
+
+
+def command(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    """The command line, as a user starts it."""
+    tiny.models()
+    base = {k: v for k, v in os.environ.items() if not k.startswith("HF_")}
+    own = {"XDG_CACHE_HOME": str(tiny.room() / "cache"), "HOTFOOT_EXPORT_PYTHON": str(tiny.interpreter()), "COLUMNS": "200"}
+    code = "from hotfoot_build.cli import main; main()"
+    return subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False, env={**base, **own, **environ}
+    )
+
+
+def test_the_command_line_builds_from_a_hub_and_records_no_token(tmp_path: Path) -> None:
+    token = "hf_canary_3141592653"
+    with serve() as hub:
+        repo = hub.repo("org/embed", gated=True)
+        sha = repo.commit_folder(tiny.models() / "embed")
+        hub.grant(token, repo)
+        out, texts = str(tmp_path / "out"), str(tiny.texts())
+        arguments = ("build", "org/embed", "--task", "feature-extraction", "--precision", "fp32", "--out", out, "--samples", texts)
+        refused = command(*arguments, HF_ENDPOINT=hub.url)
+        assert refused.returncode == 2
+        assert "HF_TOKEN" in refused.stderr
+        done = command(*arguments, HF_ENDPOINT=hub.url, HF_TOKEN=token)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == str(tmp_path / "out")
+    for step in ("resolve", "export", "tokenizer", "passes", "parity", "budget"):
+        assert step in done.stderr
+    made = manifest.verify(tmp_path / "out")
+    assert (made.model.id, made.model.revision) == ("org/embed", sha)
+    files = [*(tmp_path / "out").rglob("*"), *(tiny.room() / "cache").rglob("*")]
+    assert not [p for p in files if p.is_file() and token.encode() in p.read_bytes()]
+    assert token not in done.stderr
+
+
+def test_exit_codes_and_words(tmp_path: Path) -> None:
+    model = str(tiny.models() / "embed")
+    few = ("--samples", str(tiny.texts()))
+    missed = command("build", model, "--task", "feature-extraction", "--threshold", "cosine_p1=1.5", "--out", str(tmp_path / "a"), *few)
+    assert missed.returncode == 6
+    assert "cosine_p1" in missed.stderr
+    assert not (tmp_path / "a").exists()
+    unknown = command("build", model, "--task", "poetry")
+    assert unknown.returncode == 3
+    assert "feature-extraction, sentence-similarity, text-classification, token-classification" in unknown.stderr
+    assert command("build", model, "--task", "feature-extraction", "--target", "toaster").returncode == 3
+    assert command("build", str(tmp_path / "nowhere"), "--task", "feature-extraction").returncode == 2
+    assert command("verify", str(tmp_path)).returncode == 4
+    assert "Traceback" not in missed.stderr + unknown.stderr
+
+
+def test_lists_for_people() -> None:
+    listed = command("targets")
+    assert f"{targets.local().name}" in listed.stdout
+    assert "<- local" in listed.stdout
+    assert set(pipeline.PRECISIONS) == set(targets.local().recipes)
+    assert "sentence-similarity" in command("tasks").stdout
+
+
+def test_hotfoot_s_own_texts_are_many_and_reach_every_limit() -> None:
+    every = calibrate.texts(None)
+    assert len(every) >= 1000
+    assert len(set(every)) > 0.99 * len(every)
+    assert max(len(t.split()) for t in every) > 400

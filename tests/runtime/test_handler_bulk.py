@@ -1,0 +1,325 @@
+"""The Lambda entry point for objects, with recorded messages and the real boto3 against a store in this process."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from io import StringIO
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from hotfoot import observe
+from hotfoot.bulk import s3
+from hotfoot.contract.errors import ArtifactError, HotfootError
+from support import events
+from support.events import Context
+from support.objects import Objects, Server, serving
+from support.serving import artifact
+
+KEY = "in/a+b ü.txt"
+NAME = "hotfoot.handlers.bulk"
+
+
+@dataclass(frozen=True)
+class Hurried(Context):
+    """An invocation with little time left."""
+
+    left_ms: int = 0
+
+    def get_remaining_time_in_millis(self) -> int:
+        """What is left."""
+        return self.left_ms
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with serving() as running, pytest.MonkeyPatch.context() as patch:
+        told = {"URL": "", "ACCESS_KEY_ID": "test", "SECRET_ACCESS_KEY": "test", "DEFAULT_REGION": "eu-central-1"}
+        for name, value in told.items():
+            patch.setenv(f"AWS_{name}", value)
+        patch.setenv("AWS_ENDPOINT_URL", running.url)
+        patch.setenv("AWS_CONFIG_FILE", os.devnull)
+        patch.setenv("AWS_SHARED_CREDENTIALS_FILE", os.devnull)
+        s3.client.cache_clear()
+        yield running
+        s3.client().close()
+        s3.client.cache_clear()
+
+
+@pytest.fixture
+def objects(server: Server) -> Objects:
+    server.objects = Objects()
+    return server.objects
+
+
+@pytest.fixture
+def log(monkeypatch: pytest.MonkeyPatch) -> StringIO:
+    """What the function's logger writes; its own stream is the stdout of whichever test came first."""
+    stream = StringIO()
+    monkeypatch.setattr(observe.logger().registered_handler, "stream", stream)
+    return stream
+
+
+def fresh(task: str = "text-classification", **options: Any) -> ModuleType:
+    """The handler's module as a new environment imports it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HOTFOOT_ARTIFACT", str(artifact(task)))
+        patch.setenv("HOTFOOT_RESULTS_BUCKET", "results")
+        patch.setenv("HOTFOOT_RESULTS_PREFIX", "out/")
+        patch.setenv("HOTFOOT_BULK", json.dumps(options))
+        sys.modules.pop(NAME, None)
+        module = importlib.import_module(NAME)
+        sys.modules.pop(NAME)
+        return module
+
+
+@pytest.fixture(scope="module")
+def function() -> ModuleType:
+    return fresh()
+
+
+def message(bucket: str, key: str, *, number: int = 1, version: str | None = None, etag: str | None = None) -> dict[str, Any]:
+    """A queue's record that announces an object by EventBridge."""
+    [record] = events.load("sqs_eventbridge_created")["Records"]
+    body = json.loads(record["body"])
+    found = {"key": key, "size": 5, **({"version-id": version} if version else {}), **({"etag": etag} if etag else {})}
+    body["detail"].update(bucket={"name": bucket}, object=found)
+    return {**record, "messageId": f"m{number}", "body": json.dumps(body)}
+
+
+def call(function: ModuleType, *records: Any, context: Context | None = None) -> list[str]:
+    """The ids of the messages that failed."""
+    answer = function.handler({"Records": list(records)}, context or Context())
+    assert set(answer) == {"batchItemFailures"}
+    assert json.loads(json.dumps(answer)) == answer
+    return [failure["itemIdentifier"] for failure in answer["batchItemFailures"]]
+
+
+def made(objects: Objects) -> dict[str, bytes]:
+    return {key.rpartition("/")[2]: body for key, body in objects.files("results").items()}
+
+
+def put(objects: Objects, body: bytes = b"good\nbad\n", key: str = KEY) -> dict[str, Any]:
+    stored = objects.put("texts", key, body)
+    assert stored
+    return message("texts", key, version=stored.version_id, etag=stored.etag)
+
+
+@pytest.mark.parametrize("name", ["sqs_eventbridge_created", "sqs_s3_created", "sqs_s3_sns"])
+def test_recorded_messages(function: ModuleType, objects: Objects, name: str) -> None:
+    put(objects)
+    event = json.loads(json.dumps(events.load(name)).replace("IYV3p45BT0ac8hjHg1houSdS1a.Mro8e", "v1"))
+    assert function.handler(event, Context()) == {"batchItemFailures": []}
+    digest = function.model.manifest.digest[:12]
+    assert list(objects.files("results")) == [f"out/tiny/{digest}/{KEY}/v1/{name}" for name in ("_report.json", "part-00000.jsonl")]
+    assert json.loads(made(objects)["_report.json"])["key"] == KEY
+
+
+def test_no_retry_with_another_spelling(function: ModuleType, objects: Objects) -> None:
+    assert call(function, message("texts", "in/this+is.txt", version="v1")) == []
+    assert {key for method, key in objects.requests if key.startswith("in/")} == {"in/this+is.txt"}
+
+
+def test_a_batch_of_all_kinds(function: ModuleType, objects: Objects) -> None:
+    [test_event] = events.load("sqs_s3_test_event")["Records"]
+    foreign = {**test_event, "messageId": "foreign", "body": "not JSON"}
+    hidden = {k: v for k, v in foreign.items() if k != "messageId"}
+    assert call(function, test_event, put(objects), foreign) == ["foreign"]
+    assert json.loads(made(objects)["_report.json"])["records"] == 2
+    assert call(function, hidden, foreign, None, 5, {}, {"messageId": "bare"}, put(objects)) == ["foreign", "bare"]
+    assert len(objects.files("results")) == 4
+
+
+def test_all_failed_and_none(function: ModuleType, objects: Objects) -> None:
+    objects.forbidden = {"a.txt", "b.txt"}
+    records = [message("texts", f"{name}.txt", number=i, version="v1") for i, name in enumerate("ab")]
+    assert call(function, *records) == ["m0", "m1"]
+    assert call(function) == []
+
+
+@pytest.mark.parametrize(
+    "event",
+    [{}, [], None, {"Records": 5}, {"Records": [{"eventSource": "aws:s3", "s3": {}}]}, {"inputs": "x"}, events.load("alb")],
+    ids=repr,
+)
+def test_other_events_are_refused(function: ModuleType, event: Any) -> None:
+    with pytest.raises(HotfootError, match="SQS"):
+        function.handler(event, Context())
+
+
+def test_warm_up(function: ModuleType) -> None:
+    assert function.handler({"warmup": True}, Context())["warm"] is True
+
+
+class TestWhatIsDone:
+    def test_deleted(self, function: ModuleType, objects: Objects, log: StringIO) -> None:
+        assert call(function, message("texts", "a.txt", version="v1"), message("texts", "a.txt"), message("texts", "a.txt", etag="x")) == []
+        assert log.getvalue().count('"reason":"deleted"') == 3
+        assert objects.files("results") == {}
+
+    def test_replaced(self, function: ModuleType, objects: Objects, log: StringIO) -> None:
+        old, new = objects.put("texts", KEY, b"good"), objects.put("texts", KEY, b"bad")
+        assert old
+        assert new
+        assert call(function, message("texts", KEY, etag=old.etag)) == []
+        assert '"reason":"replaced"' in log.getvalue()
+        assert objects.files("results") == {}
+        assert call(function, message("texts", KEY, etag=new.etag)) == []
+        assert f"/{new.etag}/_report.json" in next(iter(objects.files("results")))
+
+    def test_twice_and_a_new_version(self, function: ModuleType, objects: Objects) -> None:
+        first = put(objects)
+        assert call(function, first, first) == []
+        before = objects.files("results")
+        assert call(function, first) == []
+        assert objects.files("results") == before
+        assert call(function, put(objects, b"bad")) == []
+        assert len(objects.files("results")) == 4
+
+    def test_an_unversioned_bucket(self, function: ModuleType, objects: Objects) -> None:
+        stored = objects.put("texts", KEY, b"good")
+        assert stored
+        assert call(function, message("texts", KEY), message("texts", KEY, version="null", etag=stored.etag)) == []
+        assert [len(found) for found in objects.versions.values()] == [1, 1, 1]
+        assert f"/{stored.etag}/" in next(iter(objects.files("results")))
+
+    def test_rejected(self, function: ModuleType, objects: Objects) -> None:
+        assert call(function, put(objects, key="a.csv")) == []
+        assert json.loads(made(objects)["_report.json"])["status"] == "rejected"
+
+    @pytest.mark.parametrize("key", ["out/tiny/x/a.txt/v1/part-00000.jsonl", "out/_report.json", "folder/"])
+    def test_own_results_and_folders(self, function: ModuleType, objects: Objects, key: str) -> None:
+        objects.put("results", key, b"good")
+        assert call(function, message("results", key, version="v1")) == []
+        assert list(objects.files("results")) == [key]
+
+    def test_empty(self, function: ModuleType, objects: Objects) -> None:
+        assert call(function, put(objects, b"")) == []
+        assert list(made(objects)) == ["_report.json"]
+
+
+class TestWhatFails:
+    def test_access_denied(self, function: ModuleType, objects: Objects, log: StringIO) -> None:
+        record = put(objects)
+        objects.forbidden = {KEY}
+        assert call(function, record, put(objects, key="b.txt")) == ["m1"]
+        assert '"detail":"AccessDenied"' in log.getvalue()
+        assert len(objects.files("results")) == 2
+
+    def test_throttled_for_a_moment(self, function: ModuleType, objects: Objects) -> None:
+        record = put(objects)
+        objects.busy = 1
+        assert call(function, record) == []
+        assert len(objects.files("results")) == 2
+
+    def test_one_of_several_objects(self, function: ModuleType, objects: Objects) -> None:
+        [record] = events.load("sqs_s3_created")["Records"]
+        body = json.loads(record["body"])
+        [created] = body["Records"]
+        body["Records"] = [json.loads(json.dumps(created).replace("a%2Bb+%C3%BC.txt", name)) for name in ("1.txt", "2.txt")]
+        for name in ("1.txt", "2.txt"):
+            objects.put("texts", f"in/{name}", b"good")
+        objects.forbidden = {"in/1.txt"}
+        text = json.dumps(body).replace("IYV3p45BT0ac8hjHg1houSdS1a.Mro8e", "v1")
+        assert call(function, {**record, "messageId": "both", "body": text}) == ["both"]
+        assert len(objects.files("results")) == 2
+
+    def test_no_time(self, function: ModuleType, objects: Objects) -> None:
+        assert call(function, put(objects), put(objects, key="b.txt"), context=Hurried(left_ms=0)) == ["m1", "m1"]
+        assert objects.files("results") == {}
+
+    def test_no_bucket(self, function: ModuleType, objects: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(function, "bulk", type(function.bulk)(None, "out", function.bulk.options))
+        assert call(function, put(objects)) == ["m1"]
+
+    def test_time_runs_out_in_the_middle(self, objects: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
+        function = fresh()
+        whole = function.process.__globals__["readers"].batches
+        monkeypatch.setattr(function.process.__globals__["readers"], "batches", lambda found: whole(found, 2, 100))
+        record, context = put(objects, b"good\nbad\nfine\n" * 3), Hurried(left_ms=40_000)
+        answer: Callable[..., Any] = type(function.work).answer
+
+        def slow(work: Any, records: Any) -> Any:
+            object.__setattr__(context, "left_ms", context.left_ms - 11_000)
+            return answer(work, records)
+
+        monkeypatch.setattr(type(function.work), "answer", slow)
+        assert call(function, record, context=context) == ["m1"]
+        assert list(made(objects)) == ["part-00000.jsonl"]
+        object.__setattr__(context, "left_ms", 900_000)
+        assert call(function, record, context=context) == []
+        assert list(made(objects)) == ["_report.json", "part-00000.jsonl", "part-00001.jsonl"]
+        records = [json.loads(line) for name, body in sorted(made(objects).items()) if "part" in name for line in body.splitlines()]
+        assert [r["line"] for r in records] == list(range(1, 10))
+
+
+def test_large_objects_come_in_ranges(function: ModuleType, objects: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(s3, "CHUNK", 7)
+    assert call(function, put(objects, b"good\nbad\n" * 3)) == []
+    assert objects.requests.count(("GET", KEY)) == 4
+    assert json.loads(made(objects)["_report.json"])["records"] == 6
+
+
+def test_mask_end_to_end(objects: Objects) -> None:
+    function = fresh("token-classification", mask=True, id_field="id", stride=0, truncate=True)
+    assert call(function, put(objects, "Maria lives in Springfield, é\n".encode())) == []
+    record = json.loads(made(objects)["part-00000.jsonl"])
+    assert record["text"] == "[PER] lives in [LOC], é"
+    assert "Maria" not in str(record)
+
+
+def test_no_text_in_any_log(objects: Objects, log: StringIO, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]) -> None:
+    """Everything at DEBUG, right and wrong texts, and results that do hold the text: none of it is told to anybody."""
+    s3.client().close()
+    s3.client.cache_clear()
+    for name in s3.QUIET:
+        logging.getLogger(name).setLevel(logging.NOTSET)
+    caplog.set_level(logging.DEBUG)
+    caplog.set_level(logging.DEBUG, observe.SERVICE)
+    function = fresh("token-classification", id_field="id")
+    body = b'{"text": "canary Maria", "id": "canary"}\n{"text": "canary"\n"canary"\n' + json.dumps({"text": "canary " * 90}).encode()
+    record = put(objects, body, "a.jsonl")
+    objects.forbidden = {"b.txt"}
+    failing = [message("texts", "b.txt", number=2, version="v1"), {**record, "messageId": "m3", "body": "canary"}]
+    assert call(function, record, *failing) == ["m2", "m3"]
+    assert b"canary" in made(objects)["part-00000.jsonl"]
+    told = capfd.readouterr()
+    assert '"message":"failed"' in log.getvalue()
+    assert '"message":"done"' in log.getvalue()
+    assert "canary" not in log.getvalue() + told.out + told.err + caplog.text
+    assert "canary" not in made(objects)["_report.json"].decode()
+
+
+def test_start_needs_no_bucket_and_no_boto3() -> None:
+    code = f"import sys, {NAME} as b; print([m for m in ('boto3', 'botocore.session', 'starlette', 'uvicorn') if m in sys.modules])"
+    environment = {"HOTFOOT_ARTIFACT": str(artifact("text-classification")), "PATH": "/usr/bin:/bin"}
+    done = subprocess.run([sys.executable, "-W", "error", "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_wrong_options_stop_the_start() -> None:
+    with pytest.raises(ArtifactError, match="masks: unknown field"):
+        fresh(masks=True)
+
+
+def test_metrics(function: ModuleType, objects: Objects, capsys: pytest.CaptureFixture[str]) -> None:
+    call(function, put(objects, b"good\n\xff\n"), put(objects, key="a.csv"), {"messageId": "x", "body": "?"})
+    [line] = [json.loads(line) for line in capsys.readouterr().out.splitlines() if "_aws" in line]
+    assert {k: line[k] for k in ("Objects", "Texts", "FailedRecords", "RejectedObjects", "FailedMessages")} == {
+        "Objects": [1.0], "Texts": [2.0], "FailedRecords": [1.0], "RejectedObjects": [1.0], "FailedMessages": [1.0],
+    }  # fmt: skip
+
+
+def test_events_of_the_pipeline_are_all_here() -> None:
+    found = sorted(path.stem for path in events.FOLDER.glob("sqs_*.json"))
+    assert found == ["sqs_eventbridge_created", "sqs_s3_created", "sqs_s3_sns", "sqs_s3_test_event"]
+    assert Path(events.FOLDER / "sqs.json").is_file()

@@ -1,0 +1,85 @@
+"""Templates, made in this process: the CDK takes seconds to load and little after that."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aws_cdk as cdk
+
+from hotfoot.contract.project import FILE
+from hotfoot_infra.app import build
+from support.cloud.account import ROOT
+from support.cloud.bundles import write_bundle
+
+CONTEXT = json.loads((ROOT / "cdk.json").read_text(encoding="utf-8"))["context"]
+PUBLIC = """
+[deploy.tiny]
+auth = "none"
+timeout_s = {timeout_s}
+memory_mb = {memory_mb}
+throttle_rate = 5
+throttle_burst = 7
+log_retention_days = 7
+removal = "destroy"
+[deploy.tiny.bulk]
+input_suffixes = [".jsonl", ".txt"]
+results_prefix = "out/"
+timeout_s = {bulk_timeout_s}
+mask = true
+parameters = {{ aggregation_strategy = "simple" }}
+"""
+CLOSED = """
+[deploy.tiny]
+reserved_concurrency = 4
+provisioned_concurrency = 2
+"""
+
+
+@dataclass(frozen=True)
+class Template:
+    """A stack's template, and what the validations said of it."""
+
+    name: str
+    document: dict[str, Any]
+    findings: list[dict[str, Any]]
+
+    def all(self, kind: str) -> dict[str, dict[str, Any]]:
+        """The properties of every resource of a type, by logical id."""
+        found = self.document["Resources"].items()
+        return {name: resource.get("Properties", {}) for name, resource in found if resource["Type"] == kind}
+
+    def one(self, kind: str, part: str = "") -> dict[str, Any]:
+        """The properties of the only resource of a type whose logical id has `part` in it."""
+        (found,) = [properties for name, properties in self.all(kind).items() if part in name]
+        return found
+
+    def id(self, kind: str, part: str = "") -> str:
+        """The logical id of that only resource."""
+        (found,) = [name for name in self.all(kind) if part in name]
+        return found
+
+
+def synthesize(folder: Path, toml: str, weights: str = "weights") -> Template:
+    """The template of `[deploy.tiny]` over a bundle whose model is `weights`."""
+    write_bundle(folder / "bundles" / "tiny", weights=weights)
+    path = folder / FILE
+    path.write_text(toml, encoding="utf-8")
+    app = cdk.App(context=CONTEXT, outdir=str(folder / "cdk.out"))
+    (stack,) = build(path, app)
+    name, document = stack.stack_name, app.synth().get_stack_by_name(stack.stack_name).template
+    report = folder / "cdk.out" / "validation-report.json"
+    said = json.loads(report.read_text(encoding="utf-8"))["pluginReports"] if report.exists() else []
+    return Template(name, document, [violation for plugin in said for violation in plugin.get("violations", [])])
+
+
+def references(value: Any) -> Iterator[str]:
+    """Logical ids that a piece of a template names."""
+    if isinstance(value, dict):
+        yield from [value["Ref"]] if "Ref" in value else []
+        yield from [value["Fn::GetAtt"][0]] if "Fn::GetAtt" in value else []
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from references(inner)
