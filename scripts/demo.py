@@ -15,7 +15,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from models import prepare
 from rich.console import Console
 from rich.table import Table
 
@@ -26,6 +25,7 @@ from hotfoot_build.package.bundle import bundle
 from hotfoot_build.package.emulate import Emulator
 from hotfoot_build.pipeline import BuildRequest, Built, build
 from hotfoot_build.progress import Progress, size
+from models import prepare
 
 ROOT = Path(__file__).resolve().parent.parent
 ARTIFACTS = ROOT / "artifacts"
@@ -85,10 +85,11 @@ def main() -> None:
     start = time.perf_counter()
     rows = [row for model in MODELS for row in run(model)]
     table(rows)
-    report = {"machine": {"arch": platform.machine(), "cpu_features": sorted(targets.cpu_features()), "python": platform.python_version()}}
-    report |= {"rows": [asdict(r) for r in rows], "seconds": round(time.perf_counter() - start, 1)}  # type: ignore[dict-item]
+    machine = {"arch": platform.machine(), "cpu_features": sorted(targets.cpu_features()), "python": platform.python_version()}
+    seconds = round(time.perf_counter() - start, 1)
+    report = {"machine": machine, "rows": [asdict(r) for r in rows], "seconds": seconds}
     (ARTIFACTS / "demo.json").write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
-    console.print(f"\nDone in {report['seconds']} s. The same as JSON: artifacts/demo.json")
+    console.print(f"\nDone in {seconds} s. The same as JSON: artifacts/demo.json")
     console.print("Serve one yourself: .venv/bin/hotfoot serve artifacts/embed")
 
 
@@ -170,7 +171,7 @@ def post(function: Emulator, path: str, text: str) -> Any:
     if path == "/":
         body["parameters"] = {"aggregation_strategy": "first"}
     http = {"method": "POST", "path": path, "protocol": "HTTP/1.1", "sourceIp": "127.0.0.1", "userAgent": "demo"}
-    context = {"http": http, "stage": "$default", "routeKey": "$default", "requestId": "demo", "domainName": "localhost"}
+    context: dict[str, Any] = {"http": http, "stage": "$default", "routeKey": "$default", "requestId": "demo", "domainName": "localhost"}
     context |= {"accountId": "123456789012", "apiId": "demo", "time": "01/Jan/2026:00:00:00 +0000", "timeEpoch": 1767225600000}
     answer = function.invoke(
         {
@@ -214,7 +215,9 @@ def cosine(a: list[float], b: list[float]) -> float:
 def table(rows: list[Row]) -> None:
     """A line a figure, a column a model and target: fits an ordinary terminal."""
     console.rule("[bold]What came of it[/bold]")
-    grid = Table("", *(f"{r.model}\n{r.target}" for r in rows))
+    grid = Table("")
+    for r in rows:
+        grid.add_column(f"{r.model}\n{r.target}", overflow="fold")
     grid.add_row("original weights", *(size(r.original_bytes) for r in rows))
     grid.add_row("artifact", *(size(r.artifact_bytes) for r in rows))
     grid.add_row("package, unzipped", *(size(r.package_unzipped_bytes) for r in rows))

@@ -11,20 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from hotfoot import targets, task
-from hotfoot.contract.errors import HotfootError, InputError
-
-# 1 is an error of hotfoot's own, 2 what typer gives for wrong usage
-EXIT_CODES = {
-    "input": 2,
-    "too_large": 2,
-    "unsupported": 3,
-    "artifact": 4,
-    "pass": 5,
-    "parity": 6,
-    "budget": 7,
-    "overloaded": 8,
-    "internal": 1,
-}
+from hotfoot.contract.errors import EXIT_CODES, HotfootError, InputError
 
 app = typer.Typer(
     name="hotfoot",

@@ -7,33 +7,20 @@ import contextlib
 import signal
 import socket
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import uvicorn
 
 from hotfoot import observe, settings, targets
-from hotfoot.contract.errors import ArtifactError, HotfootError, Kind, UnsupportedError
+from hotfoot.contract.errors import EXIT_CODES, ArtifactError, HotfootError, UnsupportedError
 from hotfoot.http.app import Report, create_app
 from hotfoot.http.limits import server_limits
 from hotfoot.model import Model
 
 GRACE_S = 30  # what a container gets between SIGTERM and SIGKILL by default
 BACKLOG = 2048
-
-# kind -> exit code; 2 is what argparse itself gives for a wrong command line
-EXIT_CODES: Mapping[Kind, int] = {
-    "input": 2,
-    "unsupported": 3,
-    "artifact": 4,
-    "too_large": 5,
-    "pass": 6,
-    "parity": 7,
-    "budget": 8,
-    "overloaded": 9,
-    "internal": 70,
-}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

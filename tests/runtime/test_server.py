@@ -21,7 +21,7 @@ import pytest
 from huggingface_hub import InferenceClient
 
 from hotfoot import server
-from hotfoot.contract.errors import KINDS
+from hotfoot.contract.errors import EXIT_CODES, KINDS
 from support.serving import artifact
 
 ENVIRONMENT = {k: v for k, v in os.environ.items() if not k.startswith("HOTFOOT_")}
@@ -187,5 +187,5 @@ def test_port_in_use(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_every_kind_of_error_has_an_exit_code() -> None:
-    assert set(server.EXIT_CODES) == set(KINDS)
-    assert 0 not in server.EXIT_CODES.values()
+    assert set(EXIT_CODES) == set(KINDS)
+    assert 0 not in EXIT_CODES.values()

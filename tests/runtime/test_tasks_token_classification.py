@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from hotfoot.contract.errors import InputError
 from hotfoot.contract.manifest import Manifest
@@ -245,6 +247,30 @@ def test_an_accent_apart_ends_with_its_word(strategy: str) -> None:
     text = "cafe\u0301 in paris"
     (entity,) = decoded("wordpiece", text, ["B-LOC", "O", "O"], strategy)
     assert (entity["start"], entity["end"]) in ((0, 4), (0, 5))
+
+
+PIECES = ["in", "paris", " ", "  ", "\n", "½", "…", "🦊", "é", "e\u0301", "5,7", "(", ")", ".", "'", "コ", "\u00a0", "12"]
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    kind=st.sampled_from(["wordpiece", "byte-level", "byte-level-untrimmed", "unigram"]),
+    text=st.lists(st.sampled_from(PIECES), min_size=1, max_size=12).map("".join),
+    strategy=st.sampled_from(STRATEGIES),
+    data=st.data(),
+)
+def test_whatever_the_tags_entities_are_sound(kind: str, text: str, strategy: str, data: st.DataObject) -> None:
+    count = made(kind).encode(text).special_tokens_mask.count(0)
+    tags = data.draw(st.lists(st.sampled_from(LABELS), min_size=count, max_size=count))
+    entities = decoded(kind, text, tags, strategy)
+    sound(text, entities)
+    assert [e["start"] for e in entities] == sorted(e["start"] for e in entities)
+    if strategy in WORDWISE:
+        for e in entities:
+            # an entity may end inside a blank-free run only where punctuation stands, or where WordPiece's own words end
+            before, after = text[: e["start"]][-1:], text[e["end"] :][:1]
+            assert kind == "wordpiece" or not (before.isalnum() and e["word"][0].isalnum())
+            assert kind == "wordpiece" or not (after.isalnum() and e["word"][-1].isalnum())
 
 
 # --- ignored labels, shapes

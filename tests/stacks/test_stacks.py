@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import json
+import shutil
+import time
 from pathlib import Path
 from typing import Any
 
+import aws_cdk as cdk
 import pytest
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lam
 
 from hotfoot.contract import bulk as bulk_options
-from support.cloud.synthesized import CLOSED, PUBLIC, Template, references, synthesize
+from hotfoot.contract.errors import HotfootError
+from hotfoot_infra import config
+from hotfoot_infra.app import build
+from hotfoot_infra.constructs.doors import refuse_latest
+from hotfoot_infra.stacks import HotfootStack
+from support.cloud.account import ROOT
+from support.cloud.bundles import write_bundle
+from support.cloud.synthesized import CLOSED, CONTEXT, PUBLIC, Template, references, synthesize
 
 pytestmark = pytest.mark.slow
 
@@ -31,7 +43,35 @@ def closed(tmp_path_factory: pytest.TempPathFactory) -> Template:
 
 
 def test_no_finding_is_left_open(full: Template, closed: Template) -> None:
-    assert (full.findings, closed.findings) == ([], [])
+    assert full.findings == closed.findings == {"AwsSolutions": [], "Serverless": []}
+
+
+def test_a_finding_without_a_reason_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("hotfoot_infra.app.acknowledge", lambda _stack: None)
+    with pytest.raises(RuntimeError, match="Validation failed"):
+        synthesize(tmp_path, CLOSED)
+
+
+def test_a_door_to_latest_fails(tmp_path: Path) -> None:
+    write_bundle(tmp_path / "bundles" / "tiny")
+    (tmp_path / "hotfoot.toml").write_text(CLOSED, encoding="utf-8")
+    stack = HotfootStack(cdk.App(outdir=str(tmp_path / "cdk.out")), config.read(tmp_path / "hotfoot.toml")[0])
+    refuse_latest(stack)
+    stack.http.function.add_permission("Door", principal=iam.ServicePrincipal("events.amazonaws.com"))
+    stack.http.function.add_function_url(auth_type=lam.FunctionUrlAuthType.AWS_IAM)
+    with pytest.raises(HotfootError, match=r"(?s)Http/Function/FunctionUrl.* calls \$LATEST of HttpFunction.*Http/Function/Door calls"):
+        refuse_latest(stack)
+
+
+def test_the_example_can_be_deployed(tmp_path: Path) -> None:
+    shutil.copy(ROOT / "examples" / "hotfoot.toml", tmp_path)
+    for name in ("embed", "pii"):
+        write_bundle(tmp_path / "bundles" / name)
+    app = cdk.App(context=CONTEXT, outdir=str(tmp_path / "cdk.out"))
+    started = time.monotonic()
+    build(tmp_path / "hotfoot.toml", app)
+    assert [stack.stack_name for stack in app.synth().stacks] == ["hotfoot-embed", "hotfoot-pii"]
+    assert time.monotonic() - started < 30
 
 
 def test_nothing_but_plain_resources(full: Template) -> None:

@@ -65,9 +65,11 @@ def _drop_axis_1(graph: Graph, value: ir.Value) -> ir.Value:
 
 
 def _mean(graph: Graph, hidden: ir.Value, _pad_side: Side) -> ir.Value:
-    # as a product, so that the sum runs token by token: padding adds exact zeros and never changes the order
+    # A product sums token by token, so that padding adds exact zeros and never changes the order of the others. Of two equal
+    # rows, because ONNX Runtime sums a product of a single row in lanes, whose split depends on the padded length.
     mask = _mask(graph)
-    total = _drop_axis_1(graph, insert(graph, None, "MatMul", [mask, hidden]))
+    sums = insert(graph, None, "MatMul", [insert(graph, None, "Concat", [mask, mask], {"axis": 1}), hidden])
+    total = insert(graph, None, "Gather", [sums, constant(graph, "zero", np.int64(0))], {"axis": 1})
     count = _drop_axis_1(graph, reduce(graph, None, "ReduceSum", mask, -1))
     return insert(graph, None, "Div", [total, insert(graph, None, "Max", [count, constant(graph, "one", np.float32(1))])])
 

@@ -7,6 +7,19 @@ from typing import ClassVar, Literal, get_args
 Kind = Literal["input", "too_large", "unsupported", "artifact", "pass", "parity", "budget", "overloaded", "internal"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
+# what a command leaves with; 1 is a fault of hotfoot's own, 2 also what the argument parsers give for wrong usage
+EXIT_CODES: dict[Kind, int] = {
+    "internal": 1,
+    "input": 2,
+    "too_large": 2,
+    "unsupported": 3,
+    "artifact": 4,
+    "pass": 5,
+    "parity": 6,
+    "budget": 7,
+    "overloaded": 8,
+}
+
 
 class HotfootError(Exception):
     """Something went wrong that the user can act on.

@@ -12,7 +12,7 @@ from typing import Any
 
 from moto.awslambda.models import EventSourceMapping, LambdaFunction, LayerVersion
 from moto.cloudformation import models, parsing
-from moto.cloudformation.exceptions import CloudFormationError
+from moto.cloudformation.exceptions import CloudFormationError, ValidationError
 from moto.s3.models import FakeBucket
 from moto.sqs.models import sqs_backends
 
@@ -31,7 +31,7 @@ def after(cls: Any, method: str, then: Any) -> None:
     """Let `then(made, properties, account, region)` go on after a class method that makes a resource out of a template."""
     original = getattr(cls, method).__func__
 
-    def wrapped(kind: Any, resource_name: str, cloudformation_json: Any, account_id: str, region_name: str, **rest: Any) -> Any:
+    def wrapped(kind: Any, /, resource_name: str, cloudformation_json: Any, account_id: str, region_name: str, **rest: Any) -> Any:
         made = original(kind, resource_name, cloudformation_json, account_id, region_name, **rest)
         then(made, cloudformation_json.get("Properties", {}), account_id, region_name)
         return made
@@ -61,7 +61,7 @@ def source_made(source: Any, p: Any, account: str, region: str) -> None:
 
 def fill_gaps() -> None:
     """Properties that moto's own types drop."""
-    LayerVersion.physical_resource_id = property(lambda self: self.arn)  # type: ignore[assignment,method-assign] # or a Ref is an object
+    LayerVersion.physical_resource_id = property(lambda self: self.arn)  # type: ignore[attr-defined] # or a Ref is an object
     after(LambdaFunction, "create_from_cloudformation_json", function_made)
     after(FakeBucket, "create_from_cloudformation_json", bucket_made)
     after(EventSourceMapping, "create_from_cloudformation_json", source_made)
@@ -114,7 +114,7 @@ def update(self: Any, template: dict[str, Any], parameters: dict[str, Any] | Non
         elif name in modified or modified.intersection(references(template["Resources"][name])):
             made = parsing.parse_and_update_resource(name, template["Resources"][name], self, self._account_id, self._region_name)
             if made is None and name in modified and template["Resources"][name]["Type"] not in IGNORED:
-                raise parsing.ValidationError(message=f"moto cannot update {name}, a {template['Resources'][name]['Type']}")
+                raise ValidationError(message=f"moto cannot update {name}, a {template['Resources'][name]['Type']}")
             self._parsed_resources[name] = made or self._parsed_resources.get(name)
     for name in reversed(in_order(old)):
         if name in changes["Remove"] and (gone := self._parsed_resources.pop(name, None)) is not None:
@@ -125,7 +125,7 @@ def strict(resource_type: str, known: Any = parsing.resource_class_from_type) ->
     """The class of a type; raises where moto would only warn."""
     found = known(resource_type)
     if found is None and resource_type not in {*parsing.NULL_MODELS, *IGNORED}:
-        raise parsing.ValidationError(message=f"moto has no CloudFormation support for {resource_type}")
+        raise ValidationError(message=f"moto has no CloudFormation support for {resource_type}")
     return found
 
 
@@ -161,7 +161,7 @@ def describe_change_set(self: Any, change_set_name: str, original: Any = models.
     """Says that it is gone in the words that the CDK waits for."""
     try:
         return original(self, change_set_name)
-    except parsing.ValidationError:
+    except ValidationError:
         raise ChangeSetNotFoundError(f"ChangeSet [{change_set_name}] does not exist") from None
 
 

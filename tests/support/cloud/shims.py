@@ -45,7 +45,7 @@ def define(
     """Teach moto a type. An update makes the resource again, so `make` must bear what is there already."""
 
     def create(
-        cls: Any, resource_name: str, cloudformation_json: Properties, account_id: str, region_name: str, **_rest: Any
+        cls: Any, /, resource_name: str, cloudformation_json: Properties, account_id: str, region_name: str, **_rest: Any
     ) -> CloudFormationModel:
         made = make(cloudformation_json.get("Properties", {}), Place(account_id, region_name, resource_name))
         resource: Any = cls()
@@ -54,6 +54,7 @@ def define(
 
     def update(
         cls: Any,
+        /,
         original_resource: Any,  # noqa: ARG001 - moto's signature
         new_resource_name: str,
         cloudformation_json: Properties,
@@ -62,7 +63,7 @@ def define(
     ) -> CloudFormationModel:
         return create(cls, new_resource_name, cloudformation_json, account_id, region_name)
 
-    def delete(_cls: Any, resource_name: str, cloudformation_json: Properties, account_id: str, region_name: str) -> None:
+    def delete(_cls: Any, /, resource_name: str, cloudformation_json: Properties, account_id: str, region_name: str) -> None:
         remove(cloudformation_json.get("Properties", {}), Place(account_id, region_name, resource_name), resource_name)
 
     # moto looks at direct subclasses, and where two have one type takes the later one

@@ -41,11 +41,11 @@ provisioned_concurrency = 2
 
 @dataclass(frozen=True)
 class Template:
-    """A stack's template, and what the validations said of it."""
+    """A stack's template, and what each validation said of it."""
 
     name: str
     document: dict[str, Any]
-    findings: list[dict[str, Any]]
+    findings: dict[str, list[dict[str, Any]]]
 
     def all(self, kind: str) -> dict[str, dict[str, Any]]:
         """The properties of every resource of a type, by logical id."""
@@ -71,9 +71,8 @@ def synthesize(folder: Path, toml: str, weights: str = "weights") -> Template:
     app = cdk.App(context=CONTEXT, outdir=str(folder / "cdk.out"))
     (stack,) = build(path, app)
     name, document = stack.stack_name, app.synth().get_stack_by_name(stack.stack_name).template
-    report = folder / "cdk.out" / "validation-report.json"
-    said = json.loads(report.read_text(encoding="utf-8"))["pluginReports"] if report.exists() else []
-    return Template(name, document, [violation for plugin in said for violation in plugin.get("violations", [])])
+    report = json.loads((folder / "cdk.out" / "validation-report.json").read_text(encoding="utf-8"))
+    return Template(name, document, {said["pluginName"]: said["violations"] for said in report["pluginReports"]})
 
 
 def references(value: Any) -> Iterator[str]:
