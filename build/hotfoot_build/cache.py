@@ -1,4 +1,4 @@
-"""The user's cache folder, and the one way to put a folder in its place: made aside, then renamed."""
+"""The user's cache folder, and the ways to put a folder in its place: made aside, then renamed."""
 
 from __future__ import annotations
 
@@ -6,17 +6,15 @@ import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 
 def root() -> Path:
-    """`$XDG_CACHE_HOME/hotfoot`, by default `~/.cache/hotfoot`; made when missing."""
-    base = os.environ.get("XDG_CACHE_HOME")
-    found = (Path(base) if base else Path.home() / ".cache") / "hotfoot"
-    found.mkdir(parents=True, exist_ok=True)
-    return found
+    """Where hotfoot keeps what can be made again: `$XDG_CACHE_HOME/hotfoot`, else `~/.cache/hotfoot`."""
+    chosen = os.environ.get("XDG_CACHE_HOME", "")
+    return (Path(chosen) if chosen else Path.home() / ".cache") / "hotfoot"
 
 
 def key(*parts: str) -> str:
@@ -32,20 +30,48 @@ def keep_newest(folder: Path, count: int) -> None:
 
 
 @contextmanager
-def replacing(destination: Path) -> Iterator[Path]:
-    """A fresh folder beside `destination` that takes its place when the block ends, and vanishes when it raises.
+def replacing(out: Path) -> Iterator[Path]:
+    """A new folder beside `out` to write in; when the block ends well it takes the place of `out`, else it is removed.
 
-    What was there before goes only after the new one stands.
+    What was in `out` is deleted only after the new one stands there.
     """
-    destination.parent.mkdir(parents=True, exist_ok=True)
-    fresh = Path(tempfile.mkdtemp(prefix=f".{destination.name}.", dir=destination.parent))
-    fresh.chmod(0o755)  # mkdtemp's 0700 would stay
+    with _aside(out) as aside:
+        work = aside / "new"
+        work.mkdir()
+        yield work
+        old = aside / "old"
+        if out.exists():
+            out.rename(old)
+        try:
+            work.rename(out)
+        except OSError:
+            if old.exists():
+                old.rename(out)
+            raise
+
+
+def made_once(place: Path, make: Callable[[Path], None]) -> Path:
+    """`place`, filled by `make` where it does not exist yet. Two processes may do so at once: the first one's result stays."""
+    if place.exists():
+        return place
+    with _aside(place) as aside:
+        work = aside / "new"
+        work.mkdir()
+        make(work)
+        try:
+            work.rename(place)
+        except OSError:
+            if not place.exists():
+                raise
+    return place
+
+
+@contextmanager
+def _aside(place: Path) -> Iterator[Path]:
+    """A scratch folder on the same file system as `place`, so that a rename is enough."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    aside = Path(tempfile.mkdtemp(prefix=f".{place.name}.", dir=place.parent))
     try:
-        yield fresh
-        old = fresh.with_name(fresh.name + ".old")
-        if destination.exists():
-            destination.rename(old)
-        fresh.rename(destination)
-        shutil.rmtree(old, ignore_errors=True)
+        yield aside
     finally:
-        shutil.rmtree(fresh, ignore_errors=True)
+        shutil.rmtree(aside, ignore_errors=True)

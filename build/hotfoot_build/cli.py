@@ -29,8 +29,14 @@ console = Console(stderr=True)
 
 @app.command()
 def build(  # noqa: PLR0913, PLR0917 - one a flag
-    model: Annotated[str, typer.Argument(help="A hub id (ORG/NAME), a local folder, or an .onnx file with its config.json.")],
-    task_name: Annotated[str, typer.Option("--task", help="What it is for; `hotfoot tasks` lists them. Or a module of your own.")],
+    context: typer.Context,
+    model: Annotated[
+        str,
+        typer.Argument(help="A hub id (ORG/NAME), a local folder, an .onnx file with its config.json; or a [build.NAME] of hotfoot.toml."),
+    ],
+    task_name: Annotated[
+        str | None, typer.Option("--task", help="What it is for; `hotfoot tasks` lists them. Or a module of your own.")
+    ] = None,
     target: Annotated[str, typer.Option(help="The machine that it will run on; `hotfoot targets` lists them.")] = targets.LOCAL,
     out: Annotated[Path | None, typer.Option(help="Folder of the artifact. Default: artifacts/NAME-TARGET.")] = None,
     precision: Annotated[str, typer.Option(help="int8 (row-wise dynamic) or fp32.")] = "int8",
@@ -49,20 +55,29 @@ def build(  # noqa: PLR0913, PLR0917 - one a flag
     A build that misses a threshold fails with exit code 6 and its numbers, and leaves nothing behind. HF_TOKEN is used for gated
     models and never recorded.
     """
-    from hotfoot_build import pipeline
+    from hotfoot_build import named, pipeline
     from hotfoot_build.progress import Progress, size
 
-    if precision not in pipeline.PRECISIONS:
-        raise InputError(f"is {precision!r}; it must be one of {', '.join(pipeline.PRECISIONS)}.", where="--precision")
-    request = pipeline.BuildRequest(
-        model, task_name, target, precision, out, revision, name, pooling, max_tokens, samples, _thresholds(threshold or []),
-        allow_pickle, trust_remote_code, force,
-    )  # fmt: skip
-    console.print(f"Building [bold]{model}[/bold] for {task_name} on {targets.load(target).name}")
+    if task_name is None:
+        request = named.request(model, _flags_given(context) - {"--force"}, force=force)
+    else:
+        request = pipeline.BuildRequest(
+            model, task_name, target, precision, out, revision, name, pooling, max_tokens, samples, _thresholds(threshold or []),
+            allow_pickle, trust_remote_code, force,
+        )  # fmt: skip
+    if request.precision not in pipeline.PRECISIONS:
+        raise InputError(f"is {request.precision!r}; it must be one of {', '.join(pipeline.PRECISIONS)}.", where="precision")
+    console.print(f"Building [bold]{request.model}[/bold] for {request.task} on {targets.load(request.target).name}")
     built = pipeline.build(request, Progress(console))
     total = sum(f.size for f in (*built.manifest.files, *built.manifest.tokenizer.files))
     console.print(f"[bold]{built.path}[/bold]  {size(total)}, digest {built.manifest.digest[:12]}", highlight=False)
     typer.echo(built.path)
+
+
+def _flags_given(context: typer.Context) -> set[str]:
+    """The flags of this command that the command line names."""
+    options = [p for p in context.command.params if p.param_type_name == "option" and p.name]
+    return {p.opts[0] for p in options if getattr(context.get_parameter_source(str(p.name)), "name", "") == "COMMANDLINE"}
 
 
 def _thresholds(given: list[str]) -> dict[str, float]:
@@ -78,15 +93,20 @@ def _thresholds(given: list[str]) -> dict[str, float]:
 
 @app.command()
 def bundle(
-    artifact: Annotated[Path, typer.Argument(help="Folder that `hotfoot build` wrote.")],
+    artifact: Annotated[Path, typer.Argument(help="Folder that `hotfoot build` wrote, or a [build.NAME] of hotfoot.toml.")],
     out: Annotated[Path | None, typer.Option(help="Folder of the bundle. Default: bundles/ and the artifact's name.")] = None,
     python: Annotated[str | None, typer.Option(help="Python version of the function, as 3.14. Default: the target's.")] = None,
 ) -> None:
     """Make the deployable package: runtime, tokenizer and model layers and the code, for the artifact's target. No Docker."""
+    from hotfoot_build import named
     from hotfoot_build.package import bundle as packaging
     from hotfoot_build.progress import Progress, size
 
-    destination = out or Path("bundles") / artifact.name
+    if named.is_name(artifact):
+        artifact, usual = named.folders(str(artifact))
+    else:
+        usual = Path("bundles") / artifact.name
+    destination = out or usual
     with Progress(console).step("bundle") as step:
         made = packaging.bundle(artifact, destination, progress=step, python=python)
         step.result = f"{made.target}, Python {made.python}"
@@ -149,6 +169,15 @@ def run(  # noqa: PLR0913, PLR0917 - one a flag
     typer.echo(out)
     if totals.rejected:
         raise typer.Exit(1)
+
+
+@app.command()
+def init(directory: Annotated[Path, typer.Argument(help="Folder of the project; made where there is none.")] = Path()) -> None:
+    """Write a commented hotfoot.toml, and the cdk.json to deploy it. Nothing is overwritten."""
+    from hotfoot_build import init_command
+
+    for path in init_command.init(directory):
+        typer.echo(path)
 
 
 @app.command()

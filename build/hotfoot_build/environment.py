@@ -44,16 +44,12 @@ def python(progress: Progress) -> Path:
         return Path(given)
     key = hashlib.sha256(LOCK.read_bytes()).hexdigest()[:12]
     home = cache.root() / f"export-{sys.version_info.major}.{sys.version_info.minor}-{key}"
-    found = home / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
-    if not found.exists():
-        progress("making the export environment (torch, transformers, optimum: about 1.5 GB, once)")
-        with cache.replacing(home) as fresh:
-            _make(fresh, progress)
-    return found
+    return cache.made_once(home, lambda fresh: _make(fresh, progress)) / "bin" / "python"
 
 
 def _make(home: Path, progress: Progress) -> None:
-    venv.create(home, with_pip=True, symlinks=os.name != "nt")
+    progress("making the export environment (torch, transformers, optimum: about 1.5 GB, once)")
+    venv.create(home, with_pip=True, symlinks=True)
     interpreter = home / "bin" / "python"
     pip = [str(interpreter), "-m", "pip", "install", "--disable-pip-version-check", "--no-input", "-c", str(LOCK)]
     cpu = ["--index-url", CPU_INDEX] if sys.platform == "linux" and _reachable(CPU_INDEX) else []

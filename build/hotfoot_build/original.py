@@ -68,12 +68,8 @@ def _export(snapshot: Snapshot, request: ExportRequest, say: Say) -> Path:
     # where the model lies does not matter, what it holds does
     key = cache.key(snapshot.model.revision, exporter, codec.dumps({**codec.plain(request), "model_path": ""}))
     folder = cache.root() / "exports" / key
-    if (folder / RESULT).is_file():
-        say("the same export is in the cache")
-        folder.touch()
-        return folder
-    with cache.replacing(folder) as fresh:
-        environment.run(request, fresh, say)
+    cache.made_once(folder, lambda fresh: environment.run(request, fresh, say))
+    folder.touch()  # the newest stay
     cache.keep_newest(folder.parent, KEPT_EXPORTS)
     return folder
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from hotfoot.bulk import readers
@@ -347,7 +347,9 @@ class TestEveryRecordOnce:
         assert lines(found) == lines(wanted)
         assert json.loads(found["_report.json"])["errors"] == json.loads(wanted["_report.json"])["errors"]
 
-    @given(TEXTS, st.integers(1, 900), st.integers(1, 900), st.integers(0, 8))
+    @given(st.lists(st.sampled_from(SENTENCES), min_size=6, max_size=24), st.integers(1, 900), st.integers(1, 900), st.integers(0, 4))
+    @example(["good"] * 12, 300, 900, 1)  # their parts hold more
+    @example(["good"] * 12, 900, 300, 0)  # theirs hold less
     @settings(max_examples=40, deadline=None)
     def test_two_at_once(self, texts: list[str], mine: int, theirs: int, when: int) -> None:
         """Another attempt, with parts of another size, does all its work while this one is about to write a part."""

@@ -235,6 +235,7 @@ class TestWhatFails:
 
     def test_no_time(self, function: ModuleType, objects: Objects) -> None:
         assert call(function, put(objects), put(objects, key="b.txt"), context=Hurried(left_ms=0)) == ["m1", "m1"]
+        assert objects.requests == []
         assert objects.files("results") == {}
 
     def test_no_bucket(self, function: ModuleType, objects: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -269,6 +270,19 @@ def test_large_objects_come_in_ranges(function: ModuleType, objects: Objects, mo
     assert json.loads(made(objects)["_report.json"])["records"] == 6
 
 
+def test_results_are_created_once(objects: Objects) -> None:
+    results = s3.S3Results("results")
+    assert results.read("a b+ü/x.jsonl") is None
+    assert results.create("a b+ü/x.jsonl", b"1\n")
+    assert not results.create("a b+ü/x.jsonl", b"2\n")
+    assert results.read("a b+ü/x.jsonl") == b"1\n"
+    objects.forbidden = {"y"}
+    for attempt in (lambda: results.read("y"), lambda: results.create("y", b"")):
+        with pytest.raises(Exception, match="AccessDenied") as caught:
+            attempt()
+        assert s3.code_of(caught.value) == "AccessDenied"
+
+
 def test_mask_end_to_end(objects: Objects) -> None:
     function = fresh("token-classification", mask=True, id_field="id", stride=0, truncate=True)
     assert call(function, put(objects, "Maria lives in Springfield, é\n".encode())) == []
@@ -297,6 +311,7 @@ def test_no_text_in_any_log(objects: Objects, log: StringIO, caplog: pytest.LogC
     assert '"message":"done"' in log.getvalue()
     assert "canary" not in log.getvalue() + told.out + told.err + caplog.text
     assert "canary" not in made(objects)["_report.json"].decode()
+    assert [name for name in s3.QUIET if logging.getLogger(name).isEnabledFor(logging.DEBUG)] == []
 
 
 def test_start_needs_no_bucket_and_no_boto3() -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from hotfoot.contract.errors import HotfootError
 from hotfoot.contract.manifest import sha256
 from hotfoot.contract.target import Arch
+from hotfoot_build import cache
 from hotfoot_build.package import bytecode, tree, wheels
 from hotfoot_build.package.interpreters import Interpreter
 
@@ -27,9 +28,7 @@ RIE_SHA256: dict[Arch, str] = {
 
 def emulator_binary(arch: Arch) -> Path:
     """The RIE for `arch`, executable. Raises HotfootError where it is not the binary that this version of hotfoot was tried with."""
-    place = tree.made_once(
-        tree.cache_root() / "emulator" / f"rie-{arch}-{RIE_SHA256[arch][:16]}", lambda aside: _fetch_emulator(aside, arch)
-    )
+    place = cache.made_once(cache.root() / "emulator" / f"rie-{arch}-{RIE_SHA256[arch][:16]}", lambda aside: _fetch_emulator(aside, arch))
     binary = place / "aws-lambda-rie"
     if sha256(binary) != RIE_SHA256[arch]:
         raise HotfootError(f"{binary} is not the emulator whose sha256 hotfoot knows.", hint=f"Remove {place} and try again.")
@@ -47,8 +46,8 @@ def _fetch_emulator(aside: Path, arch: Arch) -> None:
 def interface_client(arch: Arch, interpreter: Interpreter) -> Path:
     """A directory for PYTHONPATH that holds `awslambdaric` and what it imports, compiled for `interpreter`, and nothing else."""
     pins = hashlib.sha256(RIC_LOCK.read_bytes()).hexdigest()[:16]
-    place = tree.cache_root() / "emulator" / f"ric-{arch}-{interpreter.version}-{pins}"
-    return tree.made_once(place, lambda aside: _fetch_client(aside, arch, interpreter))
+    place = cache.root() / "emulator" / f"ric-{arch}-{interpreter.version}-{pins}"
+    return cache.made_once(place, lambda aside: _fetch_client(aside, arch, interpreter))
 
 
 def _fetch_client(aside: Path, arch: Arch, interpreter: Interpreter) -> None:

@@ -10,6 +10,7 @@ from hotfoot.contract import codec, manifest
 from hotfoot.contract.bundle import BUNDLE, Bundle
 from hotfoot.contract.errors import ArtifactError, BudgetError, UnsupportedError
 from hotfoot.contract.target import Target
+from hotfoot_build import cache
 from hotfoot_build.package import interpreters, layers, tree
 from hotfoot_build.package.layers import Progress, RuntimeSpec
 from hotfoot_build.package.wheels import LOCKS
@@ -40,7 +41,7 @@ def bundle(
         )
     lock = lock or LOCKS / ("runtime.txt" if chosen.system == "lambda" else "container.txt")
     spec = RuntimeSpec(lock=lock, platform=chosen.platform, arch=chosen.arch, glibc=chosen.glibc, python=minor, interpreter=interpreter)
-    with tree.replacing(out) as work:
+    with cache.replacing(out) as work:
         made = Bundle(
             target=chosen.name,
             python=minor,

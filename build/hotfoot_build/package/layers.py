@@ -20,6 +20,7 @@ from hotfoot.contract.bundle import LayerDir, LayerKind
 from hotfoot.contract.errors import ArtifactError, UnsupportedError
 from hotfoot.contract.manifest import MANIFEST, TOKENIZER_DIR, Manifest
 from hotfoot.contract.target import Arch
+from hotfoot_build import cache
 from hotfoot_build.package import bytecode, elf, prune, tree, wheels
 from hotfoot_build.package.interpreters import Interpreter
 
@@ -57,13 +58,13 @@ class RuntimeSpec:
 
 def runtime_layer(bundle: Path, spec: RuntimeSpec, progress: Progress) -> LayerDir:
     """Put the third-party packages into the bundle, from the user's cache where the same layer was made before."""
-    place = tree.cache_root() / "layers" / spec.key
+    place = cache.root() / "layers" / spec.key
     if place.exists() and not _intact(place):
         progress(f"runtime: the cached layer in {place} was changed or cut off; making it again")
         shutil.rmtree(place)
     if place.exists():
         progress("runtime: unchanged, taken from the cache")
-    tree.made_once(place, lambda aside: _make_runtime(aside, spec, progress))
+    cache.made_once(place, lambda aside: _make_runtime(aside, spec, progress))
     shutil.copytree(place / "runtime", bundle / LAYERS / "runtime")
     return codec.loads(LayerDir, (place / "layer.json").read_text(encoding="utf-8"), str(place))
 

@@ -1,4 +1,4 @@
-"""Directories as values: their size, their content hash, their zip, and how one takes another's place."""
+"""Directories as values: their size, their content hash, their zip."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ import shutil
 import tempfile
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
@@ -67,54 +65,3 @@ def zipped_size(root: Path) -> int:
     with tempfile.TemporaryFile() as stream:
         write_zip(root, stream)
         return stream.seek(0, os.SEEK_END)
-
-
-@contextmanager
-def replacing(out: Path) -> Iterator[Path]:
-    """A new directory beside `out` to write in; when the block ends well it takes the place of `out`, else it is removed.
-
-    What was in `out` is deleted only after the new one stands there.
-    """
-    out.parent.mkdir(parents=True, exist_ok=True)
-    aside = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
-    try:
-        work = aside / "new"
-        work.mkdir()
-        yield work
-        old = aside / "old"
-        if out.exists():
-            out.rename(old)
-        try:
-            work.rename(out)
-        except OSError:
-            if old.exists():
-                old.rename(out)
-            raise
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
-
-
-def cache_root() -> Path:
-    """Where hotfoot keeps what can be made again: `$XDG_CACHE_HOME/hotfoot`, else `~/.cache/hotfoot`."""
-    chosen = os.environ.get("XDG_CACHE_HOME", "")
-    return (Path(chosen) if chosen else Path.home() / ".cache") / "hotfoot"
-
-
-def made_once(place: Path, make: Callable[[Path], None]) -> Path:
-    """`place`, filled by `make` where it does not exist yet. Two processes may do so at once: the first one's result stays."""
-    if place.exists():
-        return place
-    place.parent.mkdir(parents=True, exist_ok=True)
-    aside = Path(tempfile.mkdtemp(prefix=f".{place.name}.", dir=place.parent))
-    try:
-        work = aside / "new"
-        work.mkdir()
-        make(work)
-        try:
-            work.rename(place)
-        except OSError:
-            if not place.exists():
-                raise
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
-    return place

@@ -26,7 +26,7 @@ def client() -> Any:
     import boto3
     from botocore.config import Config
 
-    for name in QUIET:  # at DEBUG they write out bodies, whatever level the function itself has
+    for name in QUIET:  # Lambda can set every logger to DEBUG, and there versions of these write out requests, bodies and all
         logging.getLogger(name).setLevel(logging.INFO)
     config = Config(retries={"mode": "standard", "max_attempts": 5}, connect_timeout=5, read_timeout=60)
     return boto3.client("s3", config=config)

@@ -16,7 +16,7 @@ from typing import Any, Self
 
 import boto3
 
-from hotfoot_build.package import tree
+from hotfoot_build import cache
 
 ACCOUNT, REGION = "123456789012", "eu-central-1"
 CDK = "aws-cdk@2.1148.1"  # older than the library, it would refuse what the library writes; 3.0.0 is an old, withdrawn number
@@ -39,7 +39,7 @@ def cdk_command() -> Path:
         npm = ["npm", "install", "--prefix", str(aside), "--silent", "--no-audit", "--no-fund", "--ignore-scripts", CDK]
         subprocess.run(npm, check=True)
 
-    return tree.made_once(tree.cache_root() / "cdk" / CDK.replace("@", "-"), install) / "node_modules" / ".bin" / "cdk"
+    return cache.made_once(cache.root() / "cdk" / CDK.replace("@", "-"), install) / "node_modules" / ".bin" / "cdk"
 
 
 class Account:

@@ -1,0 +1,55 @@
+"""`hotfoot build NAME` and `hotfoot bundle NAME`: what the tables of ./hotfoot.toml ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from hotfoot.contract import project
+from hotfoot.contract.errors import InputError
+from hotfoot.contract.project import FILE, Project
+from hotfoot_build.pipeline import BuildRequest
+
+
+def request(name: str, others: Iterable[str], *, force: bool) -> BuildRequest:
+    """The build that `[build.NAME]` describes. others: flags that were given too, which the table would silently win over.
+
+    Raises InputError where there is no such table, or for another flag.
+    """
+    made = _read(name, "or give --task")
+    table = made.build(name)
+    if flags := sorted(others):
+        raise InputError(f"[build.{name}] of {FILE} says what to build, so {', '.join(flags)} cannot; change it there.")
+    return BuildRequest(
+        table.model,
+        table.task,
+        table.target,
+        table.precision,
+        made.artifact_dir(name),
+        table.revision,
+        table.name,
+        table.pooling,
+        table.max_tokens,
+        Path(table.samples) if table.samples else None,
+        table.thresholds,
+        table.allow_pickle,
+        table.trust_remote_code,
+        force,
+    )
+
+
+def folders(name: str) -> tuple[Path, Path]:
+    """Where the artifact of `[build.NAME]` lies, and where its bundle goes: the one that `[deploy.NAME]` deploys."""
+    made = _read(name, "or give an artifact's folder")
+    return made.artifact_dir(name), made.bundle_dir(name)
+
+
+def is_name(artifact: Path) -> bool:
+    """Whether a word is a table's name and no folder's path."""
+    return not artifact.exists() and artifact.name == str(artifact)
+
+
+def _read(name: str, otherwise: str) -> Project:
+    if not Path(FILE).is_file():
+        raise InputError(f"there is no {FILE} here that could say what {name} is.", hint=f"Write one with `hotfoot init`, {otherwise}.")
+    return project.read(Path(FILE))
