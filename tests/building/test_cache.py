@@ -10,7 +10,9 @@ from hotfoot_build import cache
 
 
 def test_replacing_keeps_the_old_output_when_the_new_one_fails(tmp_path: Path) -> None:
-    out = sample(tmp_path / "out", 1e9)
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "a.txt").write_bytes(b"one")
 
     def fail() -> None:
         with cache.replacing(out) as work:

@@ -125,6 +125,9 @@ class TestMask:
             ("ab cd", [entity("B", 3, 5), entity("A", 0, 2)], "[A] [B]"),
             ("ab,cd", [entity("A", 0, 3), entity("B", 3, 5)], "[A][B]"),
             ("one two six", [entity("A", 0, 7), entity("B", 4, 11)], "[A][B]"),
+            # as models give them that begin an entity with each piece of a word
+            ("417-229 x", [entity("TEL", 0, 3), entity("TEL", 3, 4), entity("TEL", 4, 7)], "[TEL] x"),
+            ("[A] b", [entity("A", 4, 5)], "[A] [A]"),
             ("one two six", [entity("A", 0, 11), entity("B", 4, 7)], "[A]"),
             # half a word is the whole word; a script without spaces is not widened
             ("Gonzalez lives", [entity("PER", 0, 3)], "[PER] lives"),

@@ -3,58 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from functools import cache
-from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
 
-from hotfoot.bulk import readers
-from hotfoot.bulk.answers import Work, prepare
-from hotfoot.bulk.pipeline import Deadline, GoneError, Outcome, OutOfTimeError, Source, process
-from hotfoot.bulk.report import Origin
+from hotfoot.bulk.answers import prepare
 from hotfoot.contract.bulk import BulkOptions
-from hotfoot.contract.errors import ArtifactError, InputError, UnsupportedError
-from support.objects import CrashError, MemoryResults, Objects
+from hotfoot.contract.errors import InputError, UnsupportedError
+from support.bulk import SENTENCES, lines, run, work_of
+from support.objects import MemoryResults
 from support.serving import model, opened
 
 LETTERS = Path(__file__).parents[1] / "fixtures" / "letters"
-SENTENCES = ("good", "bad word", "fine text", "hello", "bad bad good", "word " * 9)
-
-
-@cache
-def work_of(task: str, **options: Any) -> Work:
-    return prepare(model(task), BulkOptions(**options))
-
-
-def run(
-    body: bytes,
-    results: MemoryResults | None = None,
-    *,
-    work: Work | None = None,
-    key: str = "in/a.txt",
-    version: str = "v1",
-    deadline: Deadline | None = None,
-) -> tuple[Outcome, dict[str, bytes]]:
-    results = results or MemoryResults()
-    chunks = iter([body[:7], body[7:]])
-    outcome = process(
-        work or work_of("text-classification"), Source(Origin("texts", key, version), chunks), results, "results", deadline=deadline
-    )
-    return outcome, files(results)
-
-
-def files(results: MemoryResults) -> dict[str, bytes]:
-    return {key.rpartition("/")[2]: body for key, body in results.objects.files("results").items()}
-
-
-def lines(found: Mapping[str, bytes]) -> list[dict[str, Any]]:
-    return [json.loads(line) for name, body in sorted(found.items()) if name.startswith("part-") for line in body.splitlines()]
 
 
 def test_an_object_becomes_records_and_a_report() -> None:
@@ -235,166 +197,3 @@ class TestRejected:
         for body in (b"", b"\n\n"):
             outcome, found = run(body)
             assert (outcome.status, outcome.report.records, list(found)) == ("done", 0, ["_report.json"])
-
-
-class TestAgain:
-    def test_the_second_time_nothing_is_read(self) -> None:
-        results = MemoryResults()
-        first, found = run(b"good\nbad", results)
-
-        read: list[bytes] = []
-        chunks = (read.append(chunk) or chunk for chunk in [b"good\nbad"])  # type: ignore[func-returns-value]
-        again = process(work_of("text-classification"), Source(Origin("texts", "in/a.txt", "v1"), chunks), results, "results")
-        assert read == []
-        assert (again.status, again.report) == ("already", first.report)
-        assert files(results) == found
-
-    def test_a_new_version_is_processed(self) -> None:
-        results = MemoryResults()
-        run(b"good", results)
-        outcome, _ = run(b"bad", results, version="v2")
-        assert outcome.status == "done"
-        assert len(results.objects.files("results")) == 4
-
-    @pytest.mark.parametrize("crash", [None, 1])
-    def test_other_options_do_not_mix(self, crash: int | None) -> None:
-        results = MemoryResults(left=crash)
-        body, small = b"Maria\n" * 9, {"part_bytes": 300}
-        if crash is None:
-            run(body, results, work=work_of("token-classification", **small))
-        else:
-            with pytest.raises(CrashError):
-                run(body, results, work=work_of("token-classification", **small))
-        results.left = None
-        before = files(results)
-        with pytest.raises(UnsupportedError, match="other options"):
-            run(body, results, work=work_of("token-classification", mask=True, **small))
-        assert files(results) == before
-
-    def test_a_foreign_report_is_not_taken_for_one(self) -> None:
-        results = MemoryResults()
-        run(b"good", results)
-        [key] = [k for k in results.objects.files("results") if k.endswith("_report.json")]
-        results.objects.put("results", key, b'{"format": "canary"}')
-        with pytest.raises(ArtifactError, match="not a report") as caught:
-            run(b"good", results)
-        assert "canary" not in str(caught.value)
-
-    def test_gone_objects_leave_no_report(self) -> None:
-        def chunks() -> Iterator[bytes]:
-            yield b"good\n"
-            raise GoneError("replaced")
-
-        results = MemoryResults()
-        with pytest.raises(GoneError):
-            process(work_of("text-classification"), Source(Origin("t", "a.txt", "v"), chunks()), results, "results")
-        assert "_report.json" not in files(results)
-
-
-def numbered(texts: list[str]) -> bytes:
-    return b"".join(json.dumps({"text": text, "id": i}).encode() + b"\n" for i, text in enumerate(texts))
-
-
-BATCHES = st.integers(1, 4)
-TEXTS = st.lists(st.sampled_from((*SENTENCES, "", "good " * 70)), min_size=1, max_size=24)
-
-
-@pytest.fixture
-def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = readers.batches
-    monkeypatch.setattr(readers, "batches", lambda found: whole(found, 3, 60))
-
-
-@pytest.mark.usefixtures("small_batches")
-class TestEveryRecordOnce:
-    @given(TEXTS, st.integers(1, 1500), st.lists(st.tuples(st.integers(0, 6), st.booleans()), max_size=4))
-    @settings(max_examples=40, deadline=None)
-    def test_crashes(self, texts: list[str], part_bytes: int, crashes: list[tuple[int, bool]]) -> None:
-        body, work = numbered(texts), work_of("text-classification", id_field="id")
-        work = replace(work, options=replace(work.options, part_bytes=part_bytes))
-        _, wanted = run(body, work=work, key="a.jsonl")
-        results = MemoryResults()
-        for left, written in crashes:
-            results.left, results.written_before_death = left, written
-            try:
-                run(body, results, work=work, key="a.jsonl")
-            except CrashError:
-                continue
-        results.left = None
-        outcome, found = run(body, results, work=work, key="a.jsonl")
-        assert found == wanted  # byte for byte as without a crash
-        assert [r["line"] for r in lines(found)] == list(range(1, len(texts) + 1))
-        assert outcome.report.records == len(texts)
-        assert all(len(b) <= part_bytes or b.count(b"\n") == 1 for name, b in found.items() if name.startswith("part-"))
-
-    @given(TEXTS, st.lists(st.integers(1, 1500), min_size=1, max_size=3), st.lists(st.integers(0, 5), max_size=3))
-    @settings(max_examples=40, deadline=None)
-    def test_stopping_in_time_and_parts_cut_elsewhere(self, texts: list[str], sizes: list[int], stops: list[int]) -> None:
-        body, work = numbered(texts), work_of("text-classification", id_field="id")
-        _, wanted = run(body, work=work, key="a.jsonl")
-        results = MemoryResults()
-        for attempt, stop in enumerate(stops):
-            passed = count()
-            deadline = Deadline(lambda p=passed, s=stop: 100.0 if next(p) <= s else 0.0)  # type: ignore[misc]
-            cut = replace(work, options=replace(work.options, part_bytes=sizes[attempt % len(sizes)]))
-            before = len(lines(files(results)))
-            try:
-                run(body, results, work=cut, key="a.jsonl", deadline=deadline)
-            except OutOfTimeError:
-                # what was answered is kept, so that every attempt gets further
-                assert len(lines(files(results))) > before or stop == 0
-        _, found = run(body, results, work=work, key="a.jsonl")
-        assert lines(found) == lines(wanted)
-        assert json.loads(found["_report.json"])["errors"] == json.loads(wanted["_report.json"])["errors"]
-
-    @given(st.lists(st.sampled_from(SENTENCES), min_size=6, max_size=24), st.integers(1, 900), st.integers(1, 900), st.integers(0, 4))
-    @example(["good"] * 12, 300, 900, 1)  # their parts hold more
-    @example(["good"] * 12, 900, 300, 0)  # theirs hold less
-    @settings(max_examples=40, deadline=None)
-    def test_two_at_once(self, texts: list[str], mine: int, theirs: int, when: int) -> None:
-        """Another attempt, with parts of another size, does all its work while this one is about to write a part."""
-        body, work = numbered(texts), work_of("text-classification", id_field="id")
-        _, wanted = run(body, work=work, key="a.jsonl")
-        objects, turns = Objects(), count()
-
-        class Interrupted(MemoryResults):
-            def create(self, key: str, body_: bytes) -> bool:
-                if next(turns) == when:
-                    other = replace(work, options=replace(work.options, part_bytes=theirs))
-                    run(body, MemoryResults(objects), work=other, key="a.jsonl")
-                return super().create(key, body_)
-
-        cut = replace(work, options=replace(work.options, part_bytes=mine))
-        run(body, Interrupted(objects), work=cut, key="a.jsonl")
-        found = files(MemoryResults(objects))
-        assert lines(found) == lines(wanted)
-
-
-def test_a_part_is_not_answered_twice() -> None:
-    work = work_of("text-classification", part_bytes=400)
-    results = MemoryResults(left=2)
-    body = b"good\n" * 20
-    with pytest.raises(CrashError):
-        run(body, results, work=work)
-    written = len(lines(files(results)))
-    results.left = None
-    outcome, found = run(body, results, work=work)
-    assert written > 0
-    assert outcome.sums.texts == 20 - written
-    assert len(lines(found)) == 20
-
-
-@pytest.mark.parametrize(
-    ("remaining", "near"),
-    [(lambda: 0.0, True), (lambda: 900.0, False), (lambda: float("inf"), False), (iter([40.0, 9.0]).__next__, True)],
-)
-def test_deadlines(remaining: Callable[[], float], near: bool) -> None:
-    assert Deadline(remaining).is_near() is near
-
-
-def test_a_slow_batch_moves_the_deadline() -> None:
-    deadline = Deadline(lambda: 100.0)
-    deadline.lap(49.0)
-    assert not deadline.is_near()
-    deadline.lap(50.0)
-    assert deadline.is_near()

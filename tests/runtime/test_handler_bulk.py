@@ -5,13 +5,11 @@ from __future__ import annotations
 import importlib
 import json
 import logging
-import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from io import StringIO
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -22,7 +20,7 @@ from hotfoot.bulk import s3
 from hotfoot.contract.errors import ArtifactError, HotfootError
 from support import events
 from support.events import Context
-from support.objects import Objects, Server, serving
+from support.objects import Objects, Server, boto_server
 from support.serving import artifact
 
 KEY = "in/a+b ü.txt"
@@ -42,17 +40,8 @@ class Hurried(Context):
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    with serving() as running, pytest.MonkeyPatch.context() as patch:
-        told = {"URL": "", "ACCESS_KEY_ID": "test", "SECRET_ACCESS_KEY": "test", "DEFAULT_REGION": "eu-central-1"}
-        for name, value in told.items():
-            patch.setenv(f"AWS_{name}", value)
-        patch.setenv("AWS_ENDPOINT_URL", running.url)
-        patch.setenv("AWS_CONFIG_FILE", os.devnull)
-        patch.setenv("AWS_SHARED_CREDENTIALS_FILE", os.devnull)
-        s3.client.cache_clear()
+    with boto_server() as running:
         yield running
-        s3.client().close()
-        s3.client.cache_clear()
 
 
 @pytest.fixture
@@ -263,26 +252,6 @@ class TestWhatFails:
         assert [r["line"] for r in records] == list(range(1, 10))
 
 
-def test_large_objects_come_in_ranges(function: ModuleType, objects: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(s3, "CHUNK", 7)
-    assert call(function, put(objects, b"good\nbad\n" * 3)) == []
-    assert objects.requests.count(("GET", KEY)) == 4
-    assert json.loads(made(objects)["_report.json"])["records"] == 6
-
-
-def test_results_are_created_once(objects: Objects) -> None:
-    results = s3.S3Results("results")
-    assert results.read("a b+ü/x.jsonl") is None
-    assert results.create("a b+ü/x.jsonl", b"1\n")
-    assert not results.create("a b+ü/x.jsonl", b"2\n")
-    assert results.read("a b+ü/x.jsonl") == b"1\n"
-    objects.forbidden = {"y"}
-    for attempt in (lambda: results.read("y"), lambda: results.create("y", b"")):
-        with pytest.raises(Exception, match="AccessDenied") as caught:
-            attempt()
-        assert s3.code_of(caught.value) == "AccessDenied"
-
-
 def test_mask_end_to_end(objects: Objects) -> None:
     function = fresh("token-classification", mask=True, id_field="id", stride=0, truncate=True)
     assert call(function, put(objects, "Maria lives in Springfield, é\n".encode())) == []
@@ -295,7 +264,7 @@ def test_no_text_in_any_log(objects: Objects, log: StringIO, caplog: pytest.LogC
     """Everything at DEBUG, right and wrong texts, and results that do hold the text: none of it is told to anybody."""
     s3.client().close()
     s3.client.cache_clear()
-    for name in s3.QUIET:
+    for name in ("boto3", "botocore", "urllib3"):
         logging.getLogger(name).setLevel(logging.NOTSET)
     caplog.set_level(logging.DEBUG)
     caplog.set_level(logging.DEBUG, observe.SERVICE)
@@ -311,7 +280,7 @@ def test_no_text_in_any_log(objects: Objects, log: StringIO, caplog: pytest.LogC
     assert '"message":"done"' in log.getvalue()
     assert "canary" not in log.getvalue() + told.out + told.err + caplog.text
     assert "canary" not in made(objects)["_report.json"].decode()
-    assert [name for name in s3.QUIET if logging.getLogger(name).isEnabledFor(logging.DEBUG)] == []
+    assert [name for name in ("boto3", "botocore", "urllib3") if logging.getLogger(name).isEnabledFor(logging.DEBUG)] == []
 
 
 def test_start_needs_no_bucket_and_no_boto3() -> None:
@@ -332,9 +301,3 @@ def test_metrics(function: ModuleType, objects: Objects, capsys: pytest.CaptureF
     assert {k: line[k] for k in ("Objects", "Texts", "FailedRecords", "RejectedObjects", "FailedMessages")} == {
         "Objects": [1.0], "Texts": [2.0], "FailedRecords": [1.0], "RejectedObjects": [1.0], "FailedMessages": [1.0],
     }  # fmt: skip
-
-
-def test_events_of_the_pipeline_are_all_here() -> None:
-    found = sorted(path.stem for path in events.FOLDER.glob("sqs_*.json"))
-    assert found == ["sqs_eventbridge_created", "sqs_s3_created", "sqs_s3_sns", "sqs_s3_test_event"]
-    assert Path(events.FOLDER / "sqs.json").is_file()

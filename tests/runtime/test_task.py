@@ -6,6 +6,7 @@ import ast
 import json
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -17,6 +18,7 @@ import pytest
 
 from hotfoot import task as task_module
 from hotfoot import tasks
+from hotfoot.contract import manifest as manifests
 from hotfoot.contract.errors import InputError, UnsupportedError
 from hotfoot.contract.manifest import Manifest
 from hotfoot.model import Model
@@ -159,10 +161,6 @@ def test_a_task_of_the_users_own_needs_no_fork(package: Path, tmp_path: Path) ->
 
 
 def renamed(artifact: Path, task: str) -> None:
-    from dataclasses import replace
-
-    from hotfoot.contract import manifest as manifests
-
     changed: Manifest = replace(manifests.read(artifact), task=task)
     (artifact / "manifest.json").write_text(manifests.dumps(changed), encoding="utf-8")
 

@@ -191,6 +191,12 @@ def test_a_token_of_nothing_but_space_is_no_entity(kind: str, strategy: str) -> 
         assert spans(entities) == [("LOC", 0, 9)]
 
 
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_blanks_of_several_tokens_are_no_entity_either(strategy: str) -> None:
+    # the bytes of a no-break space, then a space
+    assert decoded("byte-level", "in\u00a0 ", ["O", *["I-PER"] * 3], strategy) == []
+
+
 SENTENCE = "Née le 12 mai 1980, à Lyon."
 BIRTH = ["O", "O", "B-NUM", "I-NUM", "I-NUM", "O", "O", "B-LOC", "O"]
 

@@ -16,7 +16,7 @@ from aws_cdk import aws_lambda as lam
 from hotfoot.contract import bulk as bulk_options
 from hotfoot.contract.errors import HotfootError
 from hotfoot_infra import config
-from hotfoot_infra.app import build
+from hotfoot_infra.compose import build
 from hotfoot_infra.constructs.doors import refuse_latest
 from hotfoot_infra.stacks import HotfootStack
 from support.cloud.account import ROOT
@@ -47,8 +47,8 @@ def test_no_finding_is_left_open(full: Template, closed: Template) -> None:
 
 
 def test_a_finding_without_a_reason_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("hotfoot_infra.app.acknowledge", lambda _stack: None)
-    with pytest.raises(RuntimeError, match="Validation failed"):
+    monkeypatch.setattr("hotfoot_infra.compose.acknowledge", lambda _stack: None)
+    with pytest.raises(RuntimeError, match=r"ValidationFailed: ERROR .*latest runtime"):
         synthesize(tmp_path, CLOSED)
 
 
@@ -59,7 +59,7 @@ def test_a_door_to_latest_fails(tmp_path: Path) -> None:
     refuse_latest(stack)
     stack.http.function.add_permission("Door", principal=iam.ServicePrincipal("events.amazonaws.com"))
     stack.http.function.add_function_url(auth_type=lam.FunctionUrlAuthType.AWS_IAM)
-    with pytest.raises(HotfootError, match=r"(?s)Http/Function/FunctionUrl.* calls \$LATEST of HttpFunction.*Http/Function/Door calls"):
+    with pytest.raises(HotfootError, match=r"(?s)Function/Door calls \$LATEST of HttpFunction.*Function/FunctionUrl/Resource calls"):
         refuse_latest(stack)
 
 

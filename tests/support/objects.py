@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,6 +11,10 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
+
+import pytest
+
+from hotfoot.bulk import s3
 
 
 @dataclass(frozen=True)
@@ -185,3 +190,17 @@ def serving() -> Iterator[Server]:
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+@contextmanager
+def boto_server() -> Iterator[Server]:
+    """The server as the one that the pipeline's boto3 client talks to."""
+    told = {"ACCESS_KEY_ID": "test", "SECRET_ACCESS_KEY": "test", "DEFAULT_REGION": "eu-central-1"}
+    with serving() as running, pytest.MonkeyPatch.context() as patch:
+        for name, value in {**told, "ENDPOINT_URL": running.url, "CONFIG_FILE": os.devnull}.items():
+            patch.setenv(f"AWS_{name}", value)
+        patch.setenv("AWS_SHARED_CREDENTIALS_FILE", os.devnull)
+        s3.client.cache_clear()
+        yield running
+        s3.client().close()
+        s3.client.cache_clear()

@@ -8,6 +8,8 @@ from functools import cache
 
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
+from support.rigged import wordpiece
+
 CORPUS = (
     "the man in paris plays a guitar on the stage and the crowd in the hall sings with him",
     "maria gonzalez lives in springfield and works near the river in the old town hall",
@@ -69,8 +71,6 @@ def bare() -> Tokenizer:
 
 def uncased() -> Tokenizer:
     """WordPiece that lower-cases and strips accents, as BERT uncased has it."""
-    from support.rigged import wordpiece
-
     return wordpiece(["paris", "in", "cafe", "the", "man", "plays", "guitar", "##ing", "##s", "play"])
 
 

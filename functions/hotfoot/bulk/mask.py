@@ -11,13 +11,19 @@ WORDS = ("word", "index")  # what an entity says of the text itself
 
 
 def masked(text: str, entities: Sequence[Mapping[str, Any]]) -> str:
-    """The text with every entity replaced. One that ends inside a word takes the whole word: half a name is still a name."""
-    parts, cursor = [], 0
+    """The text with every entity replaced, those of one label that touch by one mark.
+
+    An entity that begins or ends inside a word takes the whole word: half a name is still a name.
+    """
+    parts: list[str] = []
+    cursor = 0
     for entity in sorted(entities, key=lambda e: (e["start"], e["end"])):
         start, end = _widened(text, entity["start"], entity["end"])
         if end <= cursor:
             continue
-        parts += [text[cursor : max(start, cursor)], label_of(entity)]
+        label = label_of(entity)
+        if not (parts and start <= cursor and parts[-1] == label):
+            parts += [text[cursor : max(start, cursor)], label]
         cursor = end
     return "".join((*parts, text[cursor:]))
 

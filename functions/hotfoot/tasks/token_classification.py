@@ -141,7 +141,7 @@ def _as_word(tokens: list[Piece], strategy: str) -> Piece:
 
 def _joined(pieces: Sequence[Piece], scores: NDArray[np.float64]) -> Piece:
     """Pieces as one, from the first character to the last that is not white space."""
-    solid = [p for p in pieces if p.start < p.end] or pieces
+    solid = [p for p in pieces if p.start < p.end] or pieces[:1]
     return Piece(scores, solid[0].start, solid[-1].end, pieces[0].index)
 
 

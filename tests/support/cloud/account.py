@@ -80,7 +80,7 @@ class Account:
     @property
     def log(self) -> str:
         """What the server wrote."""
-        return self._log.read_text(encoding="utf-8", errors="replace")
+        return self._log.read_text(encoding="utf-8", errors="replace") if self._log.exists() else ""
 
     def client(self, service: str) -> Any:
         """A boto3 client of this account."""

@@ -103,22 +103,33 @@ def update(self: Any, template: dict[str, Any], parameters: dict[str, Any] | Non
     slots = template.get("Parameters", {})
     # "as before" reaches this place as the value of an SSM parameter, which would be looked up as if it were the name of one
     known = {key: value for key, value in (parameters or {}).items() if key in slots and not slots[key]["Type"].startswith("AWS::SSM")}
-    changes, old = self.build_resource_diff(template, known), self._resource_json_map
-    added, modified = set(changes["Add"]), set(changes["Modify"])
-    self._template, self.input_parameters, self._resource_json_map = template, known, template["Resources"]
+    changes, old, new = self.build_resource_diff(template, known), self._resource_json_map, template["Resources"]
+    self._template, self.input_parameters, self._resource_json_map = template, known, new
     for load in (self.load_mapping, self.load_parameters, self.load_conditions):
         load()
-    for name in in_order(template["Resources"]):
-        if name in added:
+    replaced: set[str] = set()
+    for name in in_order(new):
+        if name in changes["Add"]:
             _ = self[name]  # to look at it is to make it
-        elif name in modified or modified.intersection(references(template["Resources"][name])):
-            made = parsing.parse_and_update_resource(name, template["Resources"][name], self, self._account_id, self._region_name)
-            if made is None and name in modified and template["Resources"][name]["Type"] not in IGNORED:
-                raise ValidationError(message=f"moto cannot update {name}, a {template['Resources'][name]['Type']}")
-            self._parsed_resources[name] = made or self._parsed_resources.get(name)
+        elif name in changes["Modify"] or replaced.intersection(references(new[name])):
+            before = self[name]
+            modify(self, name)
+            if getattr(before, "physical_resource_id", None) != getattr(self[name], "physical_resource_id", None):
+                replaced.add(name)
     for name in reversed(in_order(old)):
         if name in changes["Remove"] and (gone := self._parsed_resources.pop(name, None)) is not None:
             self._delete_resource(gone, old[name])
+
+
+def modify(resources: Any, name: str) -> None:
+    """Update one resource; raises where moto cannot."""
+    wanted = resources._resource_json_map[name]
+    if wanted["Type"] in IGNORED:
+        return
+    made = parsing.parse_and_update_resource(name, wanted, resources, resources._account_id, resources._region_name)
+    if made is None:
+        raise ValidationError(message=f"moto cannot update {name}, a {wanted['Type']}")
+    resources._parsed_resources[name] = made
 
 
 def strict(resource_type: str, known: Any = parsing.resource_class_from_type) -> Any:

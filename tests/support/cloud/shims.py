@@ -40,9 +40,13 @@ def nothing(_properties: Properties, _place: Place, _made: str) -> None:
 
 
 def define(
-    cloudformation_type: str, make: Callable[[Properties, Place], Made], remove: Callable[[Properties, Place, str], None] = nothing
+    cloudformation_type: str,
+    make: Callable[[Properties, Place], Made],
+    remove: Callable[[Properties, Place, str], None] = nothing,
+    *,
+    again: bool = False,
 ) -> None:
-    """Teach moto a type. An update makes the resource again, so `make` must bear what is there already."""
+    """Teach moto a type. again: an update is to make it once more, over what is there; else an update is refused."""
 
     def create(
         cls: Any, /, resource_name: str, cloudformation_json: Properties, account_id: str, region_name: str, **_rest: Any
@@ -52,36 +56,25 @@ def define(
         resource.physical_resource_id, resource.attributes = made.physical_id, made.attributes
         return resource  # type: ignore[no-any-return]
 
-    def update(
-        cls: Any,
-        /,
-        original_resource: Any,  # noqa: ARG001 - moto's signature
-        new_resource_name: str,
-        cloudformation_json: Properties,
-        account_id: str,
-        region_name: str,
-    ) -> CloudFormationModel:
-        return create(cls, new_resource_name, cloudformation_json, account_id, region_name)
+    def update(cls: Any, /, new_resource_name: str, **rest: Any) -> CloudFormationModel:
+        return create(cls, new_resource_name, **rest)
 
     def delete(_cls: Any, /, resource_name: str, cloudformation_json: Properties, account_id: str, region_name: str) -> None:
         remove(cloudformation_json.get("Properties", {}), Place(account_id, region_name, resource_name), resource_name)
 
+    body: dict[str, Any] = {
+        "cloudformation_type": staticmethod(lambda: cloudformation_type),
+        "cloudformation_name_type": staticmethod(lambda: ""),
+        "create_from_cloudformation_json": classmethod(create),
+        "delete_from_cloudformation_json": classmethod(delete),
+        "has_cfn_attr": classmethod(lambda _cls, _attribute: True),
+        "get_cfn_attribute": lambda self, name: self.attributes[name],
+        "is_created": lambda _self: True,
+    }
+    if again:
+        body["update_from_cloudformation_json"] = classmethod(update)
     # moto looks at direct subclasses, and where two have one type takes the later one
-    made_class = type(
-        cloudformation_type.replace("::", ""),
-        (CloudFormationModel,),
-        {
-            "cloudformation_type": staticmethod(lambda: cloudformation_type),
-            "cloudformation_name_type": staticmethod(lambda: ""),
-            "create_from_cloudformation_json": classmethod(create),
-            "update_from_cloudformation_json": classmethod(update),
-            "delete_from_cloudformation_json": classmethod(delete),
-            "has_cfn_attr": classmethod(lambda _cls, _attribute: True),
-            "get_cfn_attribute": lambda self, name: self.attributes[name],
-            "is_created": lambda _self: True,
-        },
-    )
-    DEFINED.append(made_class)
+    DEFINED.append(type(cloudformation_type.replace("::", ""), (CloudFormationModel,), body))
 
 
 DEFINED: list[type] = []  # a class goes with its last reference, and moto finds them by asking their parent
@@ -203,7 +196,8 @@ def define_all() -> None:
     define("AWS::ApiGatewayV2::Route", route)
     define("AWS::ApiGatewayV2::Stage", stage)
     define("AWS::Lambda::Version", version)
-    define("AWS::Lambda::Alias", alias)
-    define("AWS::S3::BucketPolicy", bucket_policy)
-    define("AWS::SQS::QueuePolicy", queue_policy)
-    define("AWS::CloudWatch::Alarm", alarm, lambda _p, at, made: cloudwatch_backends[at.account][at.region].delete_alarms([made]))
+    define("AWS::Lambda::Alias", alias, again=True)
+    define("AWS::S3::BucketPolicy", bucket_policy, again=True)
+    define("AWS::SQS::QueuePolicy", queue_policy, again=True)
+    alarms = cloudwatch_backends
+    define("AWS::CloudWatch::Alarm", alarm, lambda _p, at, made: alarms[at.account][at.region].delete_alarms([made]), again=True)

@@ -11,7 +11,7 @@ from typing import Any
 import aws_cdk as cdk
 
 from hotfoot.contract.project import FILE
-from hotfoot_infra.app import build
+from hotfoot_infra.compose import build
 from support.cloud.account import ROOT
 from support.cloud.bundles import write_bundle
 
