@@ -81,8 +81,10 @@ def embedding(model: Path, asked: str | None) -> dict[str, Any]:
     if asked and asked != pooling:
         raise UnsupportedError(f"--pooling {asked} goes against the model's own modules, which say {pooling}.")
     card = read_json(model / "config_sentence_transformers.json")
-    prompts = {name: text for name, text in (card.get("prompts") or {}).items() if text}
-    return {"pooling": pooling, "normalize": "Normalize" in kinds, "prompts": prompts, "default_prompt": card.get("default_prompt_name")}
+    prompts, default = card.get("prompts") or {}, card.get("default_prompt_name")
+    if default is not None and default not in prompts:
+        raise UnsupportedError(f"the model's default prompt is {default!r}, but its prompts are {', '.join(prompts) or 'none'}.")
+    return {"pooling": pooling, "normalize": "Normalize" in kinds, "prompts": prompts, "default_prompt": default}
 
 
 def _pooling(config: Mapping[str, Any]) -> str:

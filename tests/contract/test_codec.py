@@ -36,7 +36,7 @@ class Car:
     tags: tuple[str, ...] = field(default_factory=tuple)
 
 
-# no subnormals: once a session is open, ONNX Runtime has this thread flush them to zero
+# no subnormals: nothing promises them, and a session configured so would have this thread flush them to zero
 floats = st.floats(allow_nan=False, allow_infinity=False, allow_subnormal=False)
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | floats | st.text(),

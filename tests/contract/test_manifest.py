@@ -23,7 +23,7 @@ from support.handmade import write_artifact
 names = st.text(max_size=8)
 sizes = st.integers(min_value=0)
 counts = st.dictionaries(names, sizes, max_size=3)
-# no subnormals: once a session is open, ONNX Runtime has this thread flush them to zero
+# no subnormals: nothing promises them, and a session configured so would have this thread flush them to zero
 floats = st.floats(allow_nan=False, allow_infinity=False, allow_subnormal=False)
 scalars = st.none() | st.booleans() | st.integers() | floats | names
 values = st.recursive(scalars, lambda v: st.lists(v, max_size=2) | st.dictionaries(names, v, max_size=2), max_leaves=4)

@@ -16,7 +16,6 @@ LAMBDA_SESSION = SessionSpec(
     mem_pattern=False,  # one plan a shape would pile up: lengths vary with each request
     config={
         "session.intra_op.allow_spinning": "0",  # a vCPU that Lambda throttles or freezes pays for every spin
-        "session.set_denormal_as_zero": "1",
     },
 )
 SERVER_SESSION = SessionSpec(
@@ -25,7 +24,6 @@ SERVER_SESSION = SessionSpec(
     mem_pattern=False,  # as above
     config={
         "session.intra_op.allow_spinning": "0",  # idle pools must not burn a neighbour's cores
-        "session.set_denormal_as_zero": "1",
     },
 )
 
