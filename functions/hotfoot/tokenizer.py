@@ -39,9 +39,8 @@ class Tokenizer:
         if stride is not None:
             self._check_stride(stride)
         encoded: list[Encoded] = []
-        for item, encoding in enumerate(self._rust.encode_batch(list(texts))):
-            whole, path = _read(encoding, item), paths[item] if paths else f"inputs[{item}]"
-            count = len(whole.ids)
+        for item, whole in enumerate(self.tokenize(texts)):
+            path, count = paths[item] if paths else f"inputs[{item}]", len(whole.ids)
             if count == 0:
                 raise InputError("the text has no tokens.", where=path)
             if count <= self._max_tokens:
@@ -57,6 +56,10 @@ class Tokenizer:
                     where=path,
                 )
         return tuple(encoded)
+
+    def tokenize(self, texts: Sequence[str]) -> list[Encoded]:
+        """Each text whole, however long: to count and to show, not to run."""
+        return [_read(encoding, item) for item, encoding in enumerate(self._rust.encode_batch(list(texts)))]
 
     def _truncated(self, whole: Encoded, side: Side) -> Encoded:
         head, tail = _frame(whole)

@@ -89,6 +89,13 @@ def test_tokenize_gives_spans_of_the_text_as_sent() -> None:
     assert bare == [t for t in found if t["text"] not in ("[CLS]", "[SEP]")]
 
 
+def test_tokenize_counts_a_text_past_the_limit() -> None:
+    http = client("text-classification")
+    limit = http.get("/info").json()["max_tokens"]
+    found = http.post("/tokenize", json={"inputs": "hello " * 2 * limit}).json()[0]
+    assert len(found) == 2 * limit + 2
+
+
 def test_decode_turns_ids_back_into_text() -> None:
     http = client("text-classification")
     ids = [t["id"] for t in http.post("/tokenize", json={"inputs": "hello world"}).json()[0]]

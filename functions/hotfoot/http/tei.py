@@ -92,7 +92,7 @@ def _tokenize(service: Service) -> Route:
 
     async def tokenize(request: Request) -> Reply:
         body = await read_object(request, service.limits.request_bytes)
-        texts, paths, _single = read_texts(required(body, "inputs"))
+        texts, _paths, _single = read_texts(required(body, "inputs"))
         check_texts(len(texts), service.limits)
         parameters = _rest(body)
         with beside_inputs():
@@ -100,7 +100,7 @@ def _tokenize(service: Service) -> Route:
             special: bool = option(parameters, "add_special_tokens", bool, True)
 
         def work() -> list[list[dict[str, Any]]]:
-            found = tokenizer.encode(texts, truncate=None, paths=paths)
+            found = tokenizer.tokenize(texts)
             return [
                 [t for t in _tokens(text, e, tokenizer.token_of) if special or not t["special"]]
                 for text, e in zip(texts, found, strict=True)

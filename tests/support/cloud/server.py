@@ -126,7 +126,7 @@ def modify(resources: Any, name: str) -> None:
     wanted = resources._resource_json_map[name]
     if wanted["Type"] in IGNORED:
         return
-    made = parsing.parse_and_update_resource(name, wanted, resources, resources._account_id, resources._region_name)
+    made: Any = parsing.parse_and_update_resource(name, wanted, resources, resources._account_id, resources._region_name)
     if made is None:
         raise ValidationError(message=f"moto cannot update {name}, a {wanted['Type']}")
     resources._parsed_resources[name] = made
