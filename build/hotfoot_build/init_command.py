@@ -32,6 +32,7 @@ timeout_s = 29                    # an HTTP API waits no longer
 throttle_rate = 50                # requests a second
 throttle_burst = 100
 log_retention_days = 30
+# log_level = "INFO"
 removal = "retain"                # "destroy": logs and empty buckets go with the stack
 # reserved_concurrency = 10       # at most so many at once
 # provisioned_concurrency = 1     # so many always warm, and always paid

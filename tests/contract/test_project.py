@@ -81,6 +81,7 @@ def test_every_fault_is_named_with_its_line(tmp_path: Path) -> None:
         ("[deploy.a]\nthrottle_rate = 500\n", ":1: deploy.a.throttle_burst: is 100, less than the rate"),
         ("[deploy.a.bulk]\nbatch_size = 11\n", ":2: deploy.a.bulk.batch_size: is 11; above 10"),
         ("[deploy.a.bulk]\nparameters = { stride = 1 }\n", ":1: deploy.a.bulk: parameters.stride: is an option of its own"),
+        (f'[deploy.a.bulk]\nfield = "{"x" * 3000}"\n', ":1: deploy.a.bulk: is too much for a function's environment"),
         ('[deploy.a.bulk]\nfield = ""\n', ":1: deploy.a.bulk: field: must not be empty"),
         ("deploy = 1\n", ":1: deploy: must be tables"),
         ("[deploy]\na = 1\n", ":2: deploy.a: must be a table, got 1"),

@@ -90,7 +90,12 @@ def test_the_functions_share_code_and_layers(full: Template) -> None:
     assert len(full.all("AWS::Lambda::LayerVersion")) == 3
     assert (http["Runtime"], http["Architectures"], http["Timeout"]) == ("python3.13", ["arm64"], 29)
     assert http["Handler"] == "hotfoot.handlers.http.handler"
-    assert http["Environment"]["Variables"]["ORT_DISABLE_TELEMETRY"] == "1"
+    assert http["Environment"]["Variables"] == {
+        "HOTFOOT_LOG_LEVEL": "INFO",
+        "ORT_DISABLE_TELEMETRY": "1",
+        "POWERTOOLS_METRICS_NAMESPACE": "hotfoot",
+        "POWERTOOLS_SERVICE_NAME": "tiny",
+    }
 
 
 def test_all_doors_lead_to_the_alias(full: Template) -> None:
@@ -160,6 +165,12 @@ def test_a_message_stays_hidden_while_it_is_worked_on(seconds: int, tmp_path: Pa
     assert queue["VisibilityTimeout"] >= 6 * seconds + source.get("MaximumBatchingWindowInSeconds", 0)
     assert source["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
     assert source["ScalingConfig"] == {"MaximumConcurrency": 10}
+
+
+def test_a_time_that_the_api_cannot_wait_is_a_warning(tmp_path: Path) -> None:
+    made = public(tmp_path, timeout_s=60)
+    assert made.one("AWS::Lambda::Function", "Http")["Timeout"] == 60
+    assert any("HTTP API gives up after 30 s" in warning for warning in made.warnings)
 
 
 def test_roles_have_their_own_narrow_policies(full: Template) -> None:

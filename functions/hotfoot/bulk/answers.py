@@ -12,8 +12,8 @@ from hotfoot.bulk.mask import masked, wordless
 from hotfoot.bulk.readers import Fault, Record
 from hotfoot.contract.bulk import BulkOptions
 from hotfoot.contract.errors import HotfootError, InputError, UnsupportedError
-from hotfoot.http.service import dumps
 from hotfoot.model import Model
+from hotfoot.wire import dumps
 
 STRIDE = 64  # tokens that two windows over a long text share: more than a name has
 

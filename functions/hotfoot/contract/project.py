@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 from hotfoot.contract import bulk as bulk_options
-from hotfoot.contract import toml
+from hotfoot.contract import codec, toml
 from hotfoot.contract.bulk import BulkOptions
 from hotfoot.contract.errors import InputError
 from hotfoot.contract.toml import Document, Form, Range
@@ -21,6 +22,7 @@ NAME = r"[a-z][a-z0-9-]{0,30}"  # it becomes part of a stack's name
 
 Memory = Annotated[int, Range(128, 10_240)]
 Timeout = Annotated[int, Range(1, 900)]
+ENVIRONMENT = 3000  # of the 4 KB that Lambda allows for all of it
 # a key that EventBridge can match: `*` and `\` have a meaning there
 Prefix = Annotated[str, Form(r"[^/*\\][^*\\]*", "a key prefix, not empty, without `*` and `\\`, not starting with `/`")]
 Suffix = Annotated[str, Form(r"[^*\\]+", "the end of a key, as `.jsonl`, without `*` and `\\`")]
@@ -91,6 +93,7 @@ class Deploy:
     throttle_rate: Annotated[float, Range(1, 100_000)] = 50
     throttle_burst: Annotated[int, Range(1, 100_000)] = 100
     log_retention_days: Days = 30
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     removal: Literal["retain", "destroy"] = "retain"
     bulk: Bulk | None = None
 
@@ -161,6 +164,8 @@ def _check(document: Document, path: tuple[str, ...], deploy: Deploy) -> None:
     if deploy.throttle_burst < deploy.throttle_rate:
         document.fault((*path, "throttle_burst"), f"is {deploy.throttle_burst}, less than the rate of {deploy.throttle_rate:g} a second")
     bulk = deploy.bulk
+    if bulk and len(json.dumps(codec.plain(bulk.options))) > ENVIRONMENT:
+        document.fault((*path, "bulk"), f"is too much for a function's environment: {ENVIRONMENT} characters at most, as JSON")
     for message in bulk_options.faults(bulk.options) if bulk else ():
         document.fault((*path, "bulk"), message)
     if bulk and bulk.batch_size > 10 and bulk.batch_window_s == 0:

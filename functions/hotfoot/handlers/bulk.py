@@ -20,8 +20,8 @@ from hotfoot.bulk.answers import prepare
 from hotfoot.bulk.messages import ObjectRef
 from hotfoot.bulk.pipeline import Deadline, GoneError, Outcome, OutOfTimeError, process
 from hotfoot.contract.errors import ArtifactError, HotfootError
-from hotfoot.http.events import kind_of
 from hotfoot.model import Model
+from hotfoot.wire import is_warm_up
 
 started = time.perf_counter()
 here = settings.read()
@@ -43,7 +43,7 @@ def handler(event: Any, context: Any) -> dict[str, Any]:
     if cold_start.take():
         metrics.add_metric(name="ColdStarts", unit=MetricUnit.Count, value=1)
         metrics.add_metric(name="ModelOpen", unit=MetricUnit.Milliseconds, value=open_ms)
-    if kind_of(event) == "warmup":
+    if isinstance(event, dict) and is_warm_up(event):
         metrics.add_metric(name="WarmUps", unit=MetricUnit.Count, value=1)
         return {"warm": True, "model": model.manifest.model.id, "digest": model.manifest.digest}
     records = records_of(event)

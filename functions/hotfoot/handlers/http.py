@@ -15,9 +15,9 @@ from hotfoot.http import events, headers
 from hotfoot.http.app import create_app, fault_of
 from hotfoot.http.errors import problem
 from hotfoot.http.limits import check_answer, lambda_limits
-from hotfoot.http.service import dumps
 from hotfoot.model import Model
 from hotfoot.observe import Record
+from hotfoot.wire import dumps
 
 # matched as parts of the content type: what is text must reach the client as text, not as base64
 TEXT_TYPES = ["text/", "json", "javascript", "xml"]

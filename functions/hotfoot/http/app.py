@@ -16,9 +16,10 @@ from hotfoot.contract.errors import HotfootError
 from hotfoot.http import headers, hf, tei
 from hotfoot.http.errors import Problem, RequestError, problem
 from hotfoot.http.limits import Limits, server_limits
-from hotfoot.http.service import Reply, Service, dumps
+from hotfoot.http.service import Reply, Service
 from hotfoot.model import Model
 from hotfoot.observe import Fault, Record
+from hotfoot.wire import dumps
 
 Endpoint = Callable[[Request], Awaitable[Reply]]
 Report = Callable[[Record], None]

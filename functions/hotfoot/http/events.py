@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from hotfoot.contract.errors import HotfootError, InputError
 from hotfoot.http.errors import malformed
+from hotfoot.wire import is_warm_up
 
 Kind = Literal["http", "warmup", "direct", "unknown"]
 _HOST = re.compile(r"[^:]+(:\d+)?")
@@ -24,7 +25,7 @@ def kind_of(event: Any) -> Kind:
         return "unknown"
     if _is_http(event):
         return "http"
-    if event.get("warmup") is True or event.get("source") == "aws.events" or event.get("detail-type") == "Scheduled Event":
+    if is_warm_up(event):
         return "warmup"
     return "direct" if "inputs" in event else "unknown"
 

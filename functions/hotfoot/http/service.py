@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeVar
 
-import numpy as np
-import orjson
-
 from hotfoot import task
-from hotfoot.contract.errors import HotfootError, OverloadedError
+from hotfoot.contract.errors import OverloadedError
 from hotfoot.http.headers import Meter
 from hotfoot.http.limits import Limits, check_answer, check_texts
 from hotfoot.model import Model
+from hotfoot.wire import dumps
 
 T = TypeVar("T")
 EMBEDDERS = ("feature-extraction", "sentence-similarity")  # one graph, two ways to read it
@@ -107,26 +104,3 @@ class Service:
             return Reply(body)
 
         return await self._gate.run(whole)
-
-
-def dumps(answer: Any) -> bytes:
-    """JSON with arrays as lists. Raises HotfootError (internal) for a NaN or an infinity, which orjson would call null."""
-    body: bytes = orjson.dumps(answer, default=_plain, option=orjson.OPT_SERIALIZE_NUMPY)
-    if b"null" in body and not _finite(answer):
-        raise HotfootError("the model gave a number that is not finite")
-    return body
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, (np.ndarray, np.generic)):  # not contiguous, or a type that orjson does not know
-        return value.tolist()
-    raise TypeError(f"{type(value).__name__} is not JSON")
-
-
-def _finite(value: Any) -> bool:
-    if isinstance(value, float):
-        return math.isfinite(value)
-    if isinstance(value, (np.ndarray, np.generic)):
-        return bool(np.isfinite(value).all())
-    children: Iterable[Any] = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
-    return all(map(_finite, children))

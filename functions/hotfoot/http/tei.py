@@ -14,9 +14,10 @@ from hotfoot.contract.errors import HotfootError, InputError
 from hotfoot.http.body import member, read_object, required
 from hotfoot.http.errors import RequestError
 from hotfoot.http.limits import check_texts
-from hotfoot.http.service import EMBEDDERS, Reply, Service, dumps
+from hotfoot.http.service import EMBEDDERS, Reply, Service
 from hotfoot.task import Encoded
 from hotfoot.tasks._texts import check_parameters, json_type, option, read_texts
+from hotfoot.wire import dumps
 
 PREDICT = ("truncate", "truncation_direction", "raw_scores")
 MAX_ID = 2**31 - 1  # ids are int32

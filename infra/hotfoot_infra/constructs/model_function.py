@@ -86,6 +86,7 @@ def log_group_of(scope: Construct, construct_id: str, deployment: Deployment) ->
 
 def _environment(deployment: Deployment, spec: FunctionSpec) -> dict[str, str]:
     return {
+        "HOTFOOT_LOG_LEVEL": deployment.settings.log_level,
         "ORT_DISABLE_TELEMETRY": "1",
         "POWERTOOLS_SERVICE_NAME": deployment.name,
         "POWERTOOLS_METRICS_NAMESPACE": "hotfoot",

@@ -43,9 +43,9 @@ provisioned_concurrency = 2
 class Template:
     """A stack's template, and what each validation said of it."""
 
-    name: str
     document: dict[str, Any]
     findings: dict[str, list[dict[str, Any]]]
+    warnings: list[str]
 
     def all(self, kind: str) -> dict[str, dict[str, Any]]:
         """The properties of every resource of a type, by logical id."""
@@ -70,9 +70,10 @@ def synthesize(folder: Path, toml: str, weights: str = "weights") -> Template:
     path.write_text(toml, encoding="utf-8")
     app = cdk.App(context=CONTEXT, outdir=str(folder / "cdk.out"))
     (stack,) = build(path, app)
-    name, document = stack.stack_name, app.synth().get_stack_by_name(stack.stack_name).template
+    made = app.synth().get_stack_by_name(stack.stack_name)
     report = json.loads((folder / "cdk.out" / "validation-report.json").read_text(encoding="utf-8"))
-    return Template(name, document, {said["pluginName"]: said["violations"] for said in report["pluginReports"]})
+    findings = {said["pluginName"]: said["violations"] for said in report["pluginReports"]}
+    return Template(made.template, findings, [str(message.entry.data) for message in made.messages])
 
 
 def references(value: Any) -> Iterator[str]:
