@@ -18,8 +18,8 @@ from hotfoot.task import Encoded
 from hotfoot.tasks import token_classification
 from hotfoot.tokenizer import Tokenizer
 from hotfoot_build import environment
-from runtime.test_tasks_token_classification import manifest
 from support import pipeline_reference
+from support.tagging import manifest
 from support.tokenizers_made import made
 
 pytestmark = pytest.mark.slow
