@@ -8,17 +8,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-import aws_cdk as cdk
 import pytest
-from aws_cdk import aws_iam as iam
-from aws_cdk import aws_lambda as lam
 
 from hotfoot.contract import bulk as bulk_options
 from hotfoot.contract.errors import HotfootError
 from hotfoot_infra import config
-from hotfoot_infra.compose import build
-from hotfoot_infra.constructs.doors import refuse_latest
-from hotfoot_infra.stacks import HotfootStack
 from support.cloud.account import ROOT
 from support.cloud.bundles import write_bundle
 from support.cloud.synthesized import CLOSED, CONTEXT, PUBLIC, Template, references, synthesize
@@ -53,6 +47,13 @@ def test_a_finding_without_a_reason_fails(monkeypatch: pytest.MonkeyPatch, tmp_p
 
 
 def test_a_door_to_latest_fails(tmp_path: Path) -> None:
+    import aws_cdk as cdk
+    from aws_cdk import aws_iam as iam
+    from aws_cdk import aws_lambda as lam
+
+    from hotfoot_infra.constructs.doors import refuse_latest
+    from hotfoot_infra.stacks import HotfootStack
+
     write_bundle(tmp_path / "bundles" / "tiny")
     (tmp_path / "hotfoot.toml").write_text(CLOSED, encoding="utf-8")
     stack = HotfootStack(cdk.App(outdir=str(tmp_path / "cdk.out")), config.read(tmp_path / "hotfoot.toml")[0])
@@ -64,6 +65,10 @@ def test_a_door_to_latest_fails(tmp_path: Path) -> None:
 
 
 def test_the_example_can_be_deployed(tmp_path: Path) -> None:
+    import aws_cdk as cdk
+
+    from hotfoot_infra.compose import build
+
     shutil.copy(ROOT / "examples" / "hotfoot.toml", tmp_path)
     for name in ("embed", "pii"):
         write_bundle(tmp_path / "bundles" / name)

@@ -1,4 +1,4 @@
-"""Templates, made in this process: the CDK takes seconds to load and little after that."""
+"""Templates, made in this process: the CDK takes seconds to load, and node, and little after that."""
 
 from __future__ import annotations
 
@@ -8,10 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import aws_cdk as cdk
-
 from hotfoot.contract.project import FILE
-from hotfoot_infra.compose import build
 from support.cloud.account import ROOT
 from support.cloud.bundles import write_bundle
 
@@ -65,6 +62,10 @@ class Template:
 
 def synthesize(folder: Path, toml: str, weights: str = "weights") -> Template:
     """The template of `[deploy.tiny]` over a bundle whose model is `weights`."""
+    import aws_cdk as cdk  # here, or the fast tests would need node only to be collected
+
+    from hotfoot_infra.compose import build
+
     write_bundle(folder / "bundles" / "tiny", weights=weights)
     path = folder / FILE
     path.write_text(toml, encoding="utf-8")
