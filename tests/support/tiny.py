@@ -93,22 +93,21 @@ def request(model: str, out: Path, precision: str = "fp32", /, **fields: object)
 @cache
 def artifact(name: str, precision: str = "fp32") -> Built:
     """A built tiny model, shared by the session's tests: not to be changed."""
-    return run_build(request(name, room() / "artifacts" / f"{name}-{precision}", precision))
-
-
-@cache
-def exported(name: str) -> Path:
-    """The fp32 graph as the exporter wrote it, kept from the cache's own cleaning."""
-    artifact(name)
+    built = run_build(request(name, room() / "artifacts" / f"{name}-{precision}", precision))
     kept = room() / "exported" / f"{name}.onnx"
-    if not kept.exists():
-        folders = (room() / "cache" / "hotfoot" / "exports").iterdir()
+    if not kept.exists():  # at once: the cache keeps the newest exports only
         asked = f'"model_path": "{models() / name}"'
-        found = [f for f in folders if asked in (f / "request.json").read_text(encoding="utf-8")]
-        assert found, f"no export of {name} is left"
+        folders = (room() / "cache" / "hotfoot" / "exports").iterdir()
+        found = next(f for f in folders if asked in (f / "request.json").read_text(encoding="utf-8"))
         kept.parent.mkdir(exist_ok=True)
-        shutil.copyfile(found[0] / "model.onnx", kept)
-    return kept
+        shutil.copyfile(found / "model.onnx", kept)
+    return built
+
+
+def exported(name: str) -> Path:
+    """The fp32 graph as the exporter wrote it."""
+    artifact(name)
+    return room() / "exported" / f"{name}.onnx"
 
 
 def optimised(name: str, recipe: tuple[str, ...], context: Context) -> graph.Graph:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -55,7 +54,6 @@ def test_tasks_need_numpy_alone() -> None:
     assert {m.split(".")[1] for m in inside} <= {"contract", "task", "tasks", "generation"}
 
 
-@pytest.mark.skipif(find_spec("aws_cdk") is None, reason="the infra extra is not installed: pip install -e '.[infra]'")
 def test_the_infrastructure_needs_no_runtime() -> None:
     absent = ("numpy", "onnxruntime", "tokenizers", "starlette", "hotfoot_build", "boto3")
     inside = loaded(fresh(f"block(*{absent})\nimport {', '.join(modules('hotfoot_infra'))}{SEEN}"))
