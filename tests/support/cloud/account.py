@@ -27,13 +27,18 @@ KEYS = {"AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing", "AWS
 FOREIGN = re.compile(r"AWS_|CDK_|HOTFOOT_|NODE_")
 
 
-def cdk_command() -> Path:
-    """The pinned `cdk`, installed once into the user's cache. Fails, and says what to do, where there is no node for it."""
+def missing_node() -> str | None:
+    """None, or why the CDK cannot run on this machine."""
     node = shutil.which("node")
     said = subprocess.run([node, "--version"], capture_output=True, text=True, check=True).stdout.strip() if node else "absent"
-    assert re.match(rf"v(?:{NODE}|2[1-9]|[3-9]\d)\.", said), (
-        f"these tests deploy with the CDK, which needs node {NODE} or newer; node is {said}"
-    )
+    fits = re.match(rf"v(?:{NODE}|2[1-9]|[3-9]\d)\.", said)
+    return None if fits else f"the CDK needs node {NODE} or newer; node is {said}"
+
+
+def cdk_command() -> Path:
+    """The pinned `cdk`, installed once into the user's cache. Fails, and says what to do, where there is no node for it."""
+    lack = missing_node()
+    assert lack is None, lack
 
     def install(aside: Path) -> None:
         npm = ["npm", "install", "--prefix", str(aside), "--silent", "--no-audit", "--no-fund", "--ignore-scripts", CDK]

@@ -42,7 +42,7 @@ class Stack:
     def unpack(self, function: str, directory: Path) -> Path:
         """Code and layers of the function's live version, as Lambda would lay them out, as a bundle in `directory`."""
         live, template = self.configuration(function), self._template()
-        logical = {r["PhysicalResourceId"]: r["LogicalResourceId"] for r in self._resources()}
+        logical = {r["PhysicalResourceId"]: r["LogicalResourceId"] for r in self.resources()}
         self._fetch(template[logical[function]]["Properties"]["Code"]["S3Key"], directory / "code")
         layers = []
         for number, layer in enumerate(live["Layers"]):
@@ -74,7 +74,8 @@ class Stack:
         resources: dict[str, Any] = (body if isinstance(body, dict) else json.loads(body))["Resources"]
         return resources
 
-    def _resources(self) -> list[dict[str, str]]:
+    def resources(self) -> list[dict[str, str]]:
+        """What the stack is made of."""
         found: list[dict[str, str]] = self.account.client("cloudformation").list_stack_resources(StackName=self.name)[
             "StackResourceSummaries"
         ]
