@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -196,6 +197,34 @@ def test_the_product_is_the_formula(rows: int, tmp_path: Path) -> None:
     answer = quantized_product(weight, tmp_path, largest).run(None, {"x": x})[0]
     np.testing.assert_allclose(answer, by_hand(x, weight, largest), rtol=2e-6, atol=1e-6)
     assert (answer[0, 3] == 0).all()
+
+
+def test_what_leaves_a_gelu_has_a_zero_point_of_its_own(tmp_path: Path) -> None:
+    rng = np.random.default_rng(5)
+    weight = rng.normal(size=(96, 64)).astype(np.float32)
+    made = helper.make_graph(
+        [helper.make_node("Gelu", ["x"], ["g"], domain="com.microsoft"), helper.make_node("MatMul", ["g", "w"], ["y"])],
+        "gelu",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", "sequence", 96])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", "sequence", 64])],
+        [numpy_helper.from_array(weight, "w")],
+    )
+    opsets = [helper.make_opsetid("", 18), helper.make_opsetid("com.microsoft", 1)]
+    onnx.save(helper.make_model(made, opset_imports=opsets, ir_version=9), str(tmp_path / "gelu.onnx"))
+    current = graph.load(tmp_path / "gelu.onnx")
+    passes.apply(current, ("int8_rowwise",), context())
+    assert "Abs" not in current.op_counts()
+    x = np.concatenate([rng.normal(size=(1, 6, 96)) * 3, np.full((1, 1, 96), -0.7518)], axis=1).astype(np.float32)  # the least of Gelu
+    gelu = x * np.array([[[0.5 * (1 + math.erf(v / math.sqrt(2))) for v in row] for row in text] for text in x])
+    assert gelu.min() >= -int8_rowwise.LEAST_GELU
+    columns, scales = int8_rowwise.quantize_columns(weight, targets.local().int8_range)
+    most = np.maximum(gelu.max(-1, keepdims=True), int8_rowwise.LEAST_GELU * 223 / 32)
+    steps = np.rint(gelu * 223 / most)
+    assert (steps.min(), steps.max()) == (-32, 223)  # the whole of uint8 around the zero point, and no more
+    wanted = (steps @ columns.astype(np.float64)) * scales * most / 223
+    np.testing.assert_allclose(
+        saved(current, tmp_path).run(None, {"x": x})[0], wanted, rtol=1e-4, atol=1.5 * float(scales.max()) * 127 / 50
+    )
 
 
 def test_the_largest_sums_do_not_saturate(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
     m = max |x| over a row;  q = round(x · 127/m) + 128 as uint8;  y = (q - 128)·W8 · s_w · m/127
 
+(after a Gelu: m = max x, 223 steps above a zero point of 32)
+
 MatMulIntegerToFloat multiplies by the column scales, one Mul by the row scale. A row's result depends on that row alone, so a
 text's answer is the same in every batch, which one scale a tensor (as ONNX Runtime's dynamic quantization has it) cannot give.
 Products that read one tensor (query, key and value) share its quantized form.
@@ -21,6 +23,11 @@ from hotfoot_build.passes import Context, Counts, Pass
 
 MIN_COLUMNS = 64  # a narrow product (a head of a few labels) has nothing to gain and its scores to lose
 ZERO_POINT = 128
+LEAST_GELU = 0.1701  # no value of x·Φ(x) lies below minus this
+GELU_ZERO_POINT = 32
+
+
+Rows = tuple[ir.Value, ir.Value, ir.Value]  # uint8 rows, float scale of each row, uint8 zero point
 
 
 @dataclass(frozen=True)
@@ -62,14 +69,14 @@ def applies(graph: Graph, options: Options) -> str | None:
 
 def run(graph: Graph, options: Options) -> None:
     """Replace every eligible product in place."""
-    quantized: dict[ir.Value, tuple[ir.Value, ir.Value]] = {}
+    quantized: dict[ir.Value, Rows] = {}
     for number, node in enumerate(eligible(graph, options)):
         activation, weight = node.inputs[0], matrix_of(node)
         if activation is None or weight is None:
             continue
         if activation not in quantized:
             quantized[activation] = _quantize_rows(graph, node, activation)
-        integers, row_scale = quantized[activation]
+        integers, row_scale, zero_point = quantized[activation]
         columns, scales = quantize_columns(weight, options.weight_range)
         product = insert(
             graph,
@@ -80,7 +87,7 @@ def run(graph: Graph, options: Options) -> None:
                 constant(graph, f"int8.{number}.weight", columns),
                 constant(graph, "int8.one", np.float32(1)),
                 constant(graph, f"int8.{number}.scale", scales),
-                constant(graph, "int8.zero_point", np.uint8(ZERO_POINT)),
+                zero_point,
                 constant(graph, "int8.weight_zero_point", np.int8(0)),
             ],
             domain=MICROSOFT,
@@ -112,16 +119,26 @@ def widen_weights(graph: Graph) -> None:
         node.replace_input_with(5, constant(graph, "uint8.weight_zero_point", np.uint8(ZERO_POINT)))
 
 
-def _quantize_rows(graph: Graph, before: ir.Node, activation: ir.Value) -> tuple[ir.Value, ir.Value]:
-    """(uint8 rows, float scale of each row)."""
-    largest = reduce(graph, before, "ReduceMax", insert(graph, before, "Abs", [activation]), -1)
-    largest = insert(graph, before, "Max", [largest, constant(graph, "int8.floor", np.float32(1e-30))])  # a row of zeros stays zeros
-    factor = insert(graph, before, "Div", [constant(graph, "int8.127", np.float32(127)), largest])
+def _quantize_rows(graph: Graph, before: ir.Node, activation: ir.Value) -> Rows:
+    """The rows as uint8, the scale of each, and the zero point that they share.
+
+    What leaves a Gelu has almost no negative side, so its zero point lies low: nearly twice the steps for the same row, and
+    no absolute values to take.
+    """
+    producer = activation.producer()
+    if producer is not None and producer.op_type in ("Gelu", "BiasGelu"):
+        steps = 255 - GELU_ZERO_POINT
+        zero, sided, least = GELU_ZERO_POINT, activation, LEAST_GELU * steps / GELU_ZERO_POINT
+    else:
+        steps, zero, sided, least = 127, ZERO_POINT, insert(graph, before, "Abs", [activation]), 1e-30  # a row of zeros stays zeros
+    floor = constant(graph, f"int8.floor.{zero}", np.float32(least))
+    largest = insert(graph, before, "Max", [reduce(graph, before, "ReduceMax", sided, -1), floor])
+    factor = insert(graph, before, "Div", [constant(graph, f"int8.steps.{zero}", np.float32(steps)), largest])
     scaled = insert(graph, before, "Mul", [activation, factor])
     # with scale 1 this rounds half to even, adds the zero point and saturates, in one vectorised kernel
-    one, zero = constant(graph, "int8.one", np.float32(1)), constant(graph, "int8.zero_point", np.uint8(ZERO_POINT))
-    integers = insert(graph, before, "QuantizeLinear", [scaled, one, zero])
-    return integers, insert(graph, before, "Mul", [largest, constant(graph, "int8.step", np.float32(1 / 127))])
+    one, zero_point = constant(graph, "int8.one", np.float32(1)), constant(graph, f"int8.zero_point.{zero}", np.uint8(zero))
+    integers = insert(graph, before, "QuantizeLinear", [scaled, one, zero_point])
+    return integers, insert(graph, before, "Mul", [largest, constant(graph, f"int8.step.{zero}", np.float32(1 / steps))]), zero_point
 
 
 def _replace(graph: Graph, node: ir.Node, result: ir.Value) -> None:
