@@ -222,9 +222,8 @@ def test_what_leaves_a_gelu_has_a_zero_point_of_its_own(tmp_path: Path) -> None:
     steps = np.rint(gelu * 223 / most)
     assert (steps.min(), steps.max()) == (-32, 223)  # the whole of uint8 around the zero point, and no more
     wanted = (steps @ columns.astype(np.float64)) * scales * most / 223
-    np.testing.assert_allclose(
-        saved(current, tmp_path).run(None, {"x": x})[0], wanted, rtol=1e-4, atol=1.5 * float(scales.max()) * 127 / 50
-    )
+    one_step = float(most.max() / 223 * np.abs(weight).max())  # ONNX Runtime's erf may fall to the other side of a half
+    np.testing.assert_allclose(saved(current, tmp_path).run(None, {"x": x})[0], wanted, rtol=1e-4, atol=one_step)
 
 
 def test_the_largest_sums_do_not_saturate(tmp_path: Path) -> None:
