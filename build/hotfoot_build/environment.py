@@ -47,6 +47,11 @@ def python(progress: Progress) -> Path:
     return cache.made_once(home, lambda fresh: _make(fresh, progress)) / "bin" / "python"
 
 
+def identity() -> str:
+    """What decides the export's result beside the request: the pinned packages, or the interpreter that stands in for them."""
+    return os.environ.get(PYTHON) or hashlib.sha256(LOCK.read_bytes()).hexdigest()
+
+
 def _make(home: Path, progress: Progress) -> None:
     progress("making the export environment (torch, transformers, optimum: about 1.5 GB, once)")
     venv.create(home, with_pip=True, symlinks=True)
@@ -80,13 +85,15 @@ def run(request: ExportRequest, out: Path, progress: Progress) -> None:
     """Export in the other environment, into `out`. Raises what the export raised; its log stays in `out`/export.log."""
     interpreter = python(progress)
     out.mkdir(parents=True, exist_ok=True)
-    (out / "request.json").write_text(codec.dumps(request), encoding="utf-8")
     with tempfile.TemporaryDirectory(prefix="hotfoot-bridge-") as bridge:
+        # not beside the result, which stays in the cache: the texts may be the user's own
+        asked = Path(bridge, "request.json")
+        asked.write_text(codec.dumps(request), encoding="utf-8")
         # only these two packages cross: a site-packages folder on the path would bring the wrong tokenizers along
         for package in (hotfoot, hotfoot_build):
             Path(bridge, package.__name__).symlink_to(Path(package.__path__[0]), target_is_directory=True)
         environ = {k: v for k, v in os.environ.items() if k not in ("PYTHONHOME", "HF_TOKEN")} | {"PYTHONPATH": bridge}
-        command = [str(interpreter), "-m", "hotfoot_build.export", str(out / "request.json"), str(out)]
+        command = [str(interpreter), "-m", "hotfoot_build.export", str(asked), str(out)]
         _run(command, environ, out / "export.log", progress)
 
 

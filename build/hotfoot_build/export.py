@@ -74,7 +74,11 @@ def _export(request: ExportRequest, out: Path) -> None:
 def _load_tokenizer(request: ExportRequest) -> Any:
     from transformers import AutoTokenizer
 
-    tokenizer = AutoTokenizer.from_pretrained(request.model_path, use_fast=True, trust_remote_code=request.trust_remote_code)
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(request.model_path, use_fast=True, trust_remote_code=request.trust_remote_code)
+    except (ImportError, KeyError, OSError, TypeError, ValueError) as error:
+        message = f"transformers cannot load the model's tokenizer: {str(error).strip().splitlines()[0]}"
+        raise UnsupportedError(message, hint="A tokenizer.json beside the model's files would do.") from error
     if not tokenizer.is_fast:
         message = f"{type(tokenizer).__name__} has no fast form, so no tokenizer.json can be made of it."
         raise UnsupportedError(message, hint="Convert it, or use a model of the same family that has a tokenizer.json.")
@@ -138,7 +142,8 @@ def _sentence_vectors(request: ExportRequest) -> list[Array]:
         local_files_only=True,
         model_kwargs={"use_safetensors": not request.pickled, "torch_dtype": "float32"},
     )
-    model.max_seq_length = request.max_tokens
+    if model.max_seq_length is None or request.max_tokens < model.max_seq_length:
+        model.max_seq_length = request.max_tokens  # otherwise its own limit stands, so that a misread one shows
     vectors: list[Array] = []
     for start in range(0, len(request.texts), 64):
         # an empty prompt: the texts come with theirs, or without

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 from hotfoot.contract.errors import UnsupportedError
 from hotfoot.task import Task
+from hotfoot_build import model_files
 from hotfoot_build.passes.pool_in_graph import POOLINGS
 
 # their position table begins after the padding index, so that many of its rows are no positions
@@ -30,16 +30,8 @@ NO_LIMIT = 1_000_000  # tokenizer files write 1e30 where the author set none
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object, empty where the file is missing. Raises UnsupportedError for anything else."""
-    if not path.is_file():
-        return {}
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise UnsupportedError(f"{path.name} is not JSON: {error}") from None
-    if not isinstance(value, dict):
-        raise UnsupportedError(f"{path.name} holds no JSON object")
-    return value
+    """A JSON object, empty where the file is missing. Raises ArtifactError for anything else."""
+    return model_files.read_json(path) if path.is_file() else {}
 
 
 def labels(config: Mapping[str, Any]) -> tuple[str, ...]:
@@ -70,14 +62,16 @@ def embedding(model: Path, asked: str | None) -> dict[str, Any]:
     """
     if not is_sentence_transformer(model):
         return {"pooling": asked or "mean", "normalize": (asked or "mean") != "none", "prompts": {}, "default_prompt": None}
-    modules = json.loads((model / "modules.json").read_text(encoding="utf-8"))
-    kinds = [str(m["type"]).rsplit(".", 1)[-1] for m in modules]
+    modules = model_files.modules(model)
+    kinds = [kind.rsplit(".", 1)[-1] for _, kind in modules]
     if kinds not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]):
         known = "Transformer, Pooling and, if it likes, Normalize"
         raise UnsupportedError(
             f"modules.json lists {', '.join(kinds)}; hotfoot can serve {known}.", hint="A module left out changes every vector."
         )
-    pooling = _pooling(read_json(model / modules[1]["path"] / "config.json"))
+    pooling = _pooling(read_json(model / modules[1][0] / "config.json"))
+    if asked == "none":
+        return {"pooling": "none", "normalize": False, "prompts": {}, "default_prompt": None}
     if asked and asked != pooling:
         raise UnsupportedError(f"--pooling {asked} goes against the model's own modules, which say {pooling}.")
     card = read_json(model / "config_sentence_transformers.json")
@@ -105,7 +99,7 @@ def max_tokens(model: Path, config: Mapping[str, Any], asked: int | None) -> int
     Raises UnsupportedError when nothing names a limit, or `asked` is above it.
     """
     known = [_positions(config), read_json(model / "tokenizer_config.json").get("model_max_length")]
-    known.append(read_json(model / "sentence_bert_config.json").get("max_seq_length") if is_sentence_transformer(model) else None)
+    known.append(_sentence_limit(model) if is_sentence_transformer(model) else None)
     limits = [int(limit) for limit in known if isinstance(limit, (int, float)) and 0 < limit < NO_LIMIT]
     if asked is not None and (not limits or asked <= min(limits)):
         return asked
@@ -116,11 +110,22 @@ def max_tokens(model: Path, config: Mapping[str, Any], asked: int | None) -> int
     return min(limits)
 
 
+def _sentence_limit(model: Path) -> Any:
+    """max_seq_length of the first of sentence-transformers' files, which it looks for in this order."""
+    for kind in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet"):
+        config = read_json(model / f"sentence_{kind}_config.json")
+        if config.get("do_lower_case"):
+            raise UnsupportedError("the model lower-cases texts before its tokenizer sees them (do_lower_case), which is not supported.")
+        if config:
+            return config.get("max_seq_length")
+    return None
+
+
 def _positions(config: Mapping[str, Any]) -> int | None:
     table = config.get("max_position_embeddings") or config.get("n_positions")
     if not isinstance(table, int):
         return None
-    offset = int(config.get("pad_token_id") or 0) + 1 if config.get("model_type") in OFFSET_POSITIONS else 0
+    offset = int(config.get("pad_token_id", 1)) + 1 if config.get("model_type") in OFFSET_POSITIONS else 0
     return table - offset
 
 

@@ -13,10 +13,12 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 from onnx_ir.passes import common
 
-from hotfoot.contract.errors import PassError
+from hotfoot.contract.errors import PassError, UnsupportedError
 from hotfoot.contract.manifest import GraphSpec, TensorSpec
 
 MICROSOFT = "com.microsoft"  # ONNX Runtime's own operators
+OTHER_NAMES = {"last_hidden_state": ("token_embeddings",)}
+LARGE = 1_800_000_000  # bytes of weights; protobuf's limit of 2 GiB counts the nodes as well
 
 
 @dataclass
@@ -47,18 +49,36 @@ class Graph:
 
 
 def load(path: Path, role: str = "model") -> Graph:
-    """Read an ONNX file, its external data mapped into memory. Raises PassError for one that is not ONNX."""
+    """Read an ONNX file, its external data mapped into memory.
+
+    Raises PassError for one that is not ONNX, UnsupportedError for one with branches or loops, which the passes do not enter.
+    """
     try:
-        return Graph(role, ir.load(path))
+        model = ir.load(path)
     except Exception as error:
         raise PassError(f"{path.name} cannot be read as ONNX: {error}") from error
+    attributes = [(n.op_type, a.type) for n in model.graph for a in n.attributes.values()]
+    branching = sorted({op for op, kind in attributes if kind in (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)})
+    if branching or model.functions:
+        raise UnsupportedError(f"{path.name} has {', '.join(branching) or 'functions'}, which hotfoot's passes do not enter.")
+    return Graph(role, model)
 
 
 def save(graph: Graph, path: Path) -> GraphSpec:
     """Write the graph in canonical form, so that the same graph gives the same bytes, and describe its door."""
     canonicalize(graph)
-    ir.save(graph.model, path)
+    write(graph, path)
     return GraphSpec(graph.role, path.name, tuple(map(_door, graph.ir.inputs)), tuple(map(_door, graph.ir.outputs)))
+
+
+def is_large(graph: Graph) -> bool:
+    """True when the weights do not fit into one protobuf message, which ends at 2 GB."""
+    return graph.weight_bytes() > LARGE
+
+
+def write(graph: Graph, path: Path) -> None:
+    """Write the graph as it is; the weights of a large one go into `PATH.data` beside it."""
+    ir.save(graph.model, path, external_data=f"{path.name}.data" if is_large(graph) else None)
 
 
 def canonicalize(graph: Graph) -> None:
@@ -113,6 +133,17 @@ def mixes_rows(graph: Graph) -> list[str]:
             if any(axis not in (-1, (rank or 0) - 1) for axis in values):
                 found.add(node.op_type)
     return sorted(found)
+
+
+def choose_output(names: Sequence[str], wanted: str) -> str:
+    """The output that a task reads: `wanted`, sentence-transformers' name for token vectors, or the only one there is.
+
+    Raises UnsupportedError that lists them.
+    """
+    found = next((n for n in (wanted, *OTHER_NAMES.get(wanted, ())) if n in names), names[0] if len(names) == 1 else None)
+    if found is None:
+        raise UnsupportedError(f"the graph has no output {wanted!r}; it has {', '.join(names)}.")
+    return found
 
 
 def constant(graph: Graph, name: str, array: NDArray[Any] | np.generic) -> ir.Value:

@@ -60,6 +60,11 @@ class Commit:
     files: Mapping[str, int]
 
 
+def default_cache() -> Path:
+    """huggingface_hub's own cache, which `HF_HOME` and `HF_HUB_CACHE` move: what is there need not come again."""
+    return Path(constants.HF_HUB_CACHE)
+
+
 def pin(repo: str, revision: str, cache_dir: Path, progress: Progress) -> Commit:
     """The commit that `revision` (branch, tag, full or short commit) names now, and its files.
 

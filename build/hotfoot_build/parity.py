@@ -66,10 +66,11 @@ def check_tokenizer(artifact: Path, reference: Reference, texts: Sequence[str]) 
     manifest = manifests.read(artifact)
     tokenizer = open_tokenizer(artifact, manifest, layer_root=artifact)
     every = (*texts, *TOKENIZER_TEXTS)
-    for text, ours, theirs in zip(every, tokenizer.encode(every, truncate=manifest.tokenizer.truncation_side), reference.ids, strict=True):
+    encoded = tokenizer.encode(every, truncate=manifest.tokenizer.truncation_side)
+    for number, (ours, theirs) in enumerate(zip(encoded, reference.ids, strict=True)):
         if not np.array_equal(ours.ids, theirs):
             shown = f"{ours.ids[:12].tolist()} instead of {theirs[:12].tolist()}"
-            raise ParityError(f"the tokenizer gives other ids than the original for {text[:60]!r}: {shown}")
+            raise ParityError(f"the tokenizer gives other ids than the original for text {number}: {shown}")
 
 
 def measure(artifact: Path, reference: Reference, texts: Sequence[str], wanted: Mapping[str, float]) -> Parity:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 
 import hotfoot
@@ -14,7 +16,7 @@ from hotfoot.contract import manifest as manifests
 from hotfoot.contract.errors import ArtifactError
 from hotfoot.contract.manifest import EVIDENCE, MANIFEST, Manifest
 from hotfoot.contract.target import Target
-from hotfoot_build import budget, cache, calibrate, facts, parity, stage
+from hotfoot_build import budget, cache, calibrate, environment, facts, parity, stage
 from hotfoot_build.original import obtain
 from hotfoot_build.parity import Parity
 from hotfoot_build.progress import Progress, Step, size
@@ -75,14 +77,14 @@ def build(request: BuildRequest, progress: Progress) -> Built:
         snapshot = _resolve(request, step)
         step.result = f"{snapshot.model.id} at {snapshot.model.revision[:19]}, {snapshot.model.architecture}"
     plan = Plan(request.task, chosen, target, request.precision, snapshot, _read_facts(request, snapshot, progress))
-    out = request.out or default_out(snapshot, target)
+    out = request.out or default_out(request, snapshot, target)
     refuse_other_folder(out)
     key = _key(request, plan, texts, wanted)
     if not request.force and (kept := _up_to_date(out, key)):
         progress.note("up to date: the same request built this artifact (build again with --force)")
         return kept
     with progress.step("export") as step:
-        original = obtain(snapshot, chosen, plan.facts.max_tokens, plan.facts.embedding, texts, step)
+        original = obtain(snapshot, chosen, plan.facts, texts, step, force=request.force)
         step.result = f"{size(original.graph.stat().st_size)} fp32; the original answered {len(texts)} texts"
     with cache.replacing(out) as folder:
         manifest = stage.write(folder, plan, original, progress)
@@ -91,7 +93,7 @@ def build(request: BuildRequest, progress: Progress) -> Built:
             measured = parity.measure(folder, original.reference, texts, wanted)
             step.result = ", ".join(f"{m.name} {m.value:.5f}" for m in measured.metrics)
         with progress.step("budget") as step:
-            step.result = budget.check(sum(f.size for f in manifest.files), target)
+            step.result = budget.check(sum(f.size for f in (*manifest.files, *manifest.tokenizer.files)), target)
         evidence = Evidence(key, measured, progress.seconds, original.versions)
         (folder / EVIDENCE).write_text(codec.dumps(evidence), encoding="utf-8")
         manifests.verify(folder)
@@ -102,7 +104,7 @@ def _resolve(request: BuildRequest, step: Step) -> Snapshot:
     return resolve(
         request.model,
         revision=request.revision,
-        cache_dir=cache.root() / "hub",
+        cache_dir=None,
         allow_pickle=request.allow_pickle,
         trust_remote_code=request.trust_remote_code,
         name=request.name,
@@ -123,8 +125,10 @@ def _read_facts(request: BuildRequest, snapshot: Snapshot, progress: Progress) -
 def _key(request: BuildRequest, plan: Plan, texts: tuple[str, ...], wanted: Mapping[str, float]) -> str:
     """A name for all that decides what the build makes and whether it passes, hotfoot's own code included."""
     code = [p for root in (hotfoot.__path__[0], hotfoot_build.__path__[0]) for p in Path(root).rglob("*.py")]
+    code.append(Path(inspect.getfile(plan.task.parse)))  # a task of the user's own
+    writers = [f"{name} {version(name)}" for name in ("onnx-ir", "onnxruntime", "tokenizers")]
     asked = (request.task, request.precision, request.pooling, plan.facts.max_tokens, dict(wanted), plan.target, plan.snapshot.model)
-    return cache.key(*map(manifests.sha256, sorted(code)), codec.dumps(asked), *texts)
+    return cache.key(*map(manifests.sha256, sorted(code)), *writers, environment.identity(), codec.dumps(asked), *texts)
 
 
 def _up_to_date(out: Path, key: str) -> Built | None:
@@ -138,9 +142,10 @@ def _up_to_date(out: Path, key: str) -> Built | None:
         return None
 
 
-def default_out(snapshot: Snapshot, target: Target) -> Path:
-    """`artifacts/NAME-TARGET` under the current folder."""
-    return Path("artifacts") / f"{snapshot.model.id.rsplit('/', 1)[-1]}-{target.name}"
+def default_out(request: BuildRequest, snapshot: Snapshot, target: Target) -> Path:
+    """`artifacts/NAME-TASK-PRECISION-TARGET` under the current folder, so that no build takes another's place."""
+    name = snapshot.model.id.replace("/", "--")
+    return Path("artifacts") / f"{name}-{request.task}-{request.precision}-{target.name}"
 
 
 def refuse_other_folder(out: Path) -> None:

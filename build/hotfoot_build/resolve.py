@@ -41,7 +41,7 @@ def resolve(
     model: str,
     *,
     revision: str | None,
-    cache_dir: Path,
+    cache_dir: Path | None,
     allow_pickle: bool,
     trust_remote_code: bool,
     name: str | None,
@@ -81,9 +81,10 @@ class _Options:
     trust_remote_code: bool
 
 
-def _from_hub(repo: str, revision: str, cache_dir: Path, options: _Options, progress: Progress) -> Snapshot:
+def _from_hub(repo: str, revision: str, cache_dir: Path | None, options: _Options, progress: Progress) -> Snapshot:
     from hotfoot_build import hub
 
+    cache_dir = cache_dir or hub.default_cache()
     commit = hub.pin(repo, revision, cache_dir, progress)
     progress(f"{repo}@{revision} is commit {commit.sha}")
     _require_config(repo, commit.files)

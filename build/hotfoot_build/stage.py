@@ -62,7 +62,7 @@ def write(stage: Path, plan: Plan, original: Original, progress: Progress) -> Ma
         tokenizer=tokenizer,
         max_tokens=plan.facts.max_tokens,
         labels=plan.facts.labels,
-        facts=_task_facts(plan, original, door),
+        facts=_task_facts(plan, original),
         files=manifests.describe(stage, _own_files(stage)),
         independent_rows=not mixing,
     )
@@ -81,17 +81,17 @@ def _optimise(path: Path, plan: Plan, original: Original, tokenizer: TokenizerSp
     records = passes.apply(current, plan.target.recipes[plan.precision], context)
     mixing = graph.mixes_rows(current)
     door = graph.save(current, path)
-    width = door.outputs[0].shape[-1]
+    width = original.reference.outputs[0].shape[-1]
     if plan.facts.labels and width != len(plan.facts.labels):
         raise UnsupportedError(f"config.json names {len(plan.facts.labels)} labels, the graph gives {width}.", hint="Mend id2label.")
     return door, records, mixing
 
 
-def _task_facts(plan: Plan, original: Original, door: GraphSpec) -> dict[str, Any]:
+def _task_facts(plan: Plan, original: Original) -> dict[str, Any]:
     known = {
         "config": plan.facts.config,
         "labels": plan.facts.labels,
         "tokenizer": json.loads(original.tokenizer.read_text(encoding="utf-8")),
-        "embedding": {**(plan.facts.embedding or {}), "dimensions": door.outputs[0].shape[-1]},
+        "embedding": {**(plan.facts.embedding or {}), "dimensions": original.reference.outputs[0].shape[-1]},
     }
     return plan.task.facts(known)

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 from onnxruntime.quantization import QuantType, quantize_dynamic
 
@@ -19,6 +20,7 @@ from hotfoot.contract import manifest
 from hotfoot.contract.errors import ArtifactError, BudgetError, InputError, ParityError, PassError, UnsupportedError
 from hotfoot.model import Model
 from hotfoot_build import budget, calibrate, graph, parity, pipeline
+from hotfoot_build.resolve import Snapshot
 from support import tiny
 from support.hub import serve
 
@@ -323,3 +325,79 @@ def test_hotfoot_s_own_texts_are_many_and_reach_every_limit() -> None:
     assert len(every) >= 1000
     assert len(set(every)) > 0.99 * len(every)
     assert max(len(t.split()) for t in every) > 400
+
+
+def test_a_weight_that_layers_share_stays_one() -> None:
+    fp32, int8 = tiny.artifact("shared", "fp32"), tiny.artifact("shared", "int8")
+    sizes = [(b.path / "model.onnx").stat().st_size for b in (fp32, int8)]
+    parameters = (tiny.models() / "shared" / "model.safetensors").stat().st_size
+    assert sizes[0] < 1.1 * parameters + 60_000  # six layers of nodes come on top of the weights
+    assert sizes[1] < sizes[0]
+
+
+def test_a_tokenizer_of_sentencepiece_alone_becomes_a_tokenizer_json() -> None:
+    assert not (tiny.models() / "pieces" / "tokenizer.json").exists()
+    built = tiny.artifact("pieces")
+    assert (built.path / "tokenizer" / "tokenizer.json").is_file()
+    assert built.manifest.max_tokens == 64
+
+
+def test_a_model_too_large_for_one_message_keeps_its_weights_beside_the_graph(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(graph, "LARGE", 10_000)
+    built = tiny.run_build(tiny.request("embed", tmp_path / "out", "int8"))
+    assert {"model.onnx", "model.onnx.data"} <= {f.path for f in built.manifest.files}
+    text = ("the quick brown fox",)
+    small, large = Model.open(tiny.artifact("embed", "int8").path), Model.open(built.path)
+    assert np.array_equal(small.outputs(text)[1][0], large.outputs(text)[1][0])
+
+
+def test_the_cache_keeps_no_text_of_the_user_s(tmp_path: Path) -> None:
+    canary = "Wilhelmina Quackenbush of 7 Canary Row"
+    (tmp_path / "mine.txt").write_text(f"{canary}\nthe fox\n")
+    tiny.run_build(tiny.request("tags", tmp_path / "out", samples=tmp_path / "mine.txt"))
+    everywhere = [*(tiny.room() / "cache").rglob("*"), *(tmp_path / "out").rglob("*")]
+    assert [p for p in everywhere if p.is_file() and canary.encode() in p.read_bytes()] == []
+
+
+def test_default_outputs_differ_where_the_builds_do() -> None:
+    snapshot, target = resolved("org/model"), targets.load("lambda-arm64")
+    asked = [tiny.request("embed", Path()), tiny.request("embed", Path(), "int8"), tiny.request("tags", Path())]
+    names = {str(pipeline.default_out(request, snapshot, target)) for request in asked}
+    names.add(str(pipeline.default_out(asked[0], resolved("other/model"), target)))
+    assert len(names) == 4
+    assert "artifacts/org--model-feature-extraction-fp32-lambda-arm64" in names
+
+
+def resolved(name: str) -> Snapshot:
+    ref = manifest.ModelRef(name, "sha256:0", "BertModel", "", ())
+    return Snapshot(Path(), ref, "hub", (), None, pickled=False, fast_tokenizer=True, remote_code=())
+
+
+def test_force_takes_no_export_from_the_cache(tmp_path: Path) -> None:
+    asked = tiny.request("embed", tmp_path / "out")
+    tiny.run_build(asked)
+    exports = tiny.room() / "cache" / "hotfoot" / "exports"
+    newest = max(exports.iterdir(), key=lambda f: f.stat().st_mtime)
+    (newest / "model.onnx").write_bytes(b"damaged")
+    assert tiny.run_build(replace(asked, force=True)).manifest.digest == tiny.artifact("embed").manifest.digest
+
+
+def test_a_graph_with_branches_is_refused(tmp_path: Path) -> None:
+    mine = bring("tags", tmp_path / "mine")
+    model = onnx.load(str(mine))
+    flag = onnx.helper.make_tensor("flag", onnx.TensorProto.BOOL, [], [True])
+    out = onnx.helper.make_tensor_value_info("picked", onnx.TensorProto.FLOAT, None)
+    branch = onnx.helper.make_graph([onnx.helper.make_node("Identity", ["logits"], ["picked"])], "branch", [], [out])
+    model.graph.initializer.append(flag)
+    model.graph.node.append(onnx.helper.make_node("If", ["flag"], ["chosen"], then_branch=branch, else_branch=branch))
+    onnx.save(model, str(mine))
+    with pytest.raises(UnsupportedError, match=r"model\.onnx has If"):
+        tiny.run_build(tiny.request("tags", tmp_path / "out", model=str(mine)))
+
+
+def test_the_output_is_chosen_by_name_and_not_by_place() -> None:
+    assert graph.choose_output(["pooler_output", "last_hidden_state"], "last_hidden_state") == "last_hidden_state"
+    assert graph.choose_output(["token_embeddings", "sentence_embedding"], "last_hidden_state") == "token_embeddings"
+    assert graph.choose_output(["scores"], "logits") == "scores"
+    with pytest.raises(UnsupportedError, match="it has a, b"):
+        graph.choose_output(["a", "b"], "logits")

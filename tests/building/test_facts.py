@@ -33,6 +33,12 @@ def modules(*kinds: str) -> list[dict[str, Any]]:
         ({"max_position_embeddings": 514, "model_type": "mpnet", "pad_token_id": 1}, {}, 512),
         ({"max_position_embeddings": 512}, {"tokenizer_config": {"model_max_length": 1e30}}, 512),
         ({"max_position_embeddings": 512}, {"tokenizer_config": {"model_max_length": 64}}, 64),
+        ({"max_position_embeddings": 514, "model_type": "xlm-roberta"}, {}, 512),  # its padding index is 1 where none is written
+        (
+            {"max_position_embeddings": 512},
+            {"sentence_xlm-roberta_config": {"max_seq_length": 100}, "modules": modules("Transformer", "Pooling")},
+            100,
+        ),
         ({"model_type": "t5"}, {"tokenizer_config": {"model_max_length": 512}}, 512),
         # sentence-transformers' own limit counts only in a folder of its modules
         ({"max_position_embeddings": 512}, {"sentence_bert_config": {"max_seq_length": 16}}, 512),
@@ -103,3 +109,17 @@ def test_labels_are_in_numeric_order() -> None:
 def test_labels_with_a_hole_are_refused() -> None:
     with pytest.raises(UnsupportedError, match="none for 1"):
         facts.labels({"id2label": {"0": "a", "2": "b"}})
+
+
+def test_a_lower_casing_before_the_tokenizer_is_refused(tmp_path: Path) -> None:
+    made = folder(tmp_path, modules=modules("Transformer", "Pooling"), sentence_bert_config={"max_seq_length": 16, "do_lower_case": True})
+    with pytest.raises(UnsupportedError, match="do_lower_case"):
+        facts.max_tokens(made, {"max_position_embeddings": 512}, None)
+
+
+def test_token_vectors_of_a_pooling_model(tmp_path: Path) -> None:
+    made = folder(tmp_path, modules=modules("Transformer", "Pooling", "Normalize"))
+    folder(made, **{"1_Pooling__config": {"pooling_mode_mean_tokens": True}})
+    assert facts.embedding(made, "none")["pooling"] == "none"
+    with pytest.raises(UnsupportedError, match="goes against"):
+        facts.embedding(made, "cls")

@@ -7,8 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from sentencepiece import SentencePieceTrainer
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import (
+    AlbertConfig,
+    AlbertForSequenceClassification,
     BertConfig,
     BertForTokenClassification,
     BertModel,
@@ -136,6 +139,23 @@ def main(out: Path) -> None:
 
     xlm = XLMRobertaConfig(**SMALL, vocab_size=uni.get_vocab_size(), max_position_embeddings=130, type_vocab_size=1, pad_token_id=1)
     save(widen(XLMRobertaModel(xlm)), uni, out / "plain", limit=128)
+
+    # the same weights in every layer, as ALBERT has them
+    albert = AlbertConfig(**SMALL, vocab_size=pieces.get_vocab_size(), embedding_size=32, max_position_embeddings=64, num_labels=2)
+    albert.num_hidden_layers = 6
+    save(widen(AlbertForSequenceClassification(albert)), pieces, out / "shared", limit=64)
+
+    # nothing but a SentencePiece model: tokenizer.json has to be made of it
+    folder = out / "pieces"
+    folder.mkdir()
+    SentencePieceTrainer.train(
+        sentence_iterator=iter(CORPUS), model_prefix=str(folder / "sentencepiece.bpe"), vocab_size=70, model_type="unigram", minloglevel=2
+    )
+    (folder / "sentencepiece.bpe.vocab").unlink()
+    fairseq = XLMRobertaConfig(**SMALL, vocab_size=72, max_position_embeddings=66, type_vocab_size=1, pad_token_id=1)
+    widen(XLMRobertaModel(fairseq)).save_pretrained(folder)
+    settings = {"tokenizer_class": "XLMRobertaTokenizer", "model_max_length": 64}
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
 
 
 if __name__ == "__main__":

@@ -27,6 +27,8 @@ TASKS = {
     "tags": "token-classification",
     "classes": "text-classification",
     "score": "text-classification",
+    "shared": "text-classification",
+    "pieces": "feature-extraction",
 }
 
 
@@ -96,9 +98,7 @@ def artifact(name: str, precision: str = "fp32") -> Built:
     built = run_build(request(name, room() / "artifacts" / f"{name}-{precision}", precision))
     kept = room() / "exported" / f"{name}.onnx"
     if not kept.exists():  # at once: the cache keeps the newest exports only
-        asked = f'"model_path": "{models() / name}"'
-        folders = (room() / "cache" / "hotfoot" / "exports").iterdir()
-        found = next(f for f in folders if asked in (f / "request.json").read_text(encoding="utf-8"))
+        found = max((room() / "cache" / "hotfoot" / "exports").iterdir(), key=lambda f: f.stat().st_mtime)
         kept.parent.mkdir(exist_ok=True)
         shutil.copyfile(found / "model.onnx", kept)
     return built

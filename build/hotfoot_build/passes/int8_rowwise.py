@@ -70,9 +70,9 @@ def applies(graph: Graph, options: Options) -> str | None:
 def run(graph: Graph, options: Options) -> None:
     """Replace every eligible product in place."""
     quantized: dict[ir.Value, Rows] = {}
-    for number, node in enumerate(eligible(graph, options)):
-        activation, weight = node.inputs[0], matrix_of(node)
-        if activation is None or weight is None:
+    for node in eligible(graph, options):
+        activation, stored, weight = node.inputs[0], node.inputs[1], matrix_of(node)
+        if activation is None or stored is None or weight is None:
             continue
         if activation not in quantized:
             quantized[activation] = _quantize_rows(graph, node, activation)
@@ -84,9 +84,9 @@ def run(graph: Graph, options: Options) -> None:
             "MatMulIntegerToFloat",
             [
                 integers,
-                constant(graph, f"int8.{number}.weight", columns),
+                constant(graph, f"{stored.name}.int8", columns),  # by the weight's name: layers that share one keep sharing it
                 constant(graph, "int8.one", np.float32(1)),
-                constant(graph, f"int8.{number}.scale", scales),
+                constant(graph, f"{stored.name}.scale", scales),
                 zero_point,
                 constant(graph, "int8.weight_zero_point", np.int8(0)),
             ],

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import onnx_ir as ir
 import onnxruntime as ort
+from onnx_ir.passes import common
 
 from hotfoot.contract.errors import PassError
-from hotfoot_build.graph import Graph
+from hotfoot_build.graph import Graph, is_large, write
 from hotfoot_build.passes import Context, Counts, Pass
 
 # Slower on CPUs than the operators that they replace (SkipLayerNormalization took 0.31 ms a call where Add and
@@ -38,11 +39,13 @@ def run(graph: Graph, options: Options) -> None:
     """Let ONNX Runtime write its optimised graph and take that."""
     with tempfile.TemporaryDirectory(prefix="hotfoot-ort-") as folder:
         source, rewritten = Path(folder, "in.onnx"), Path(folder, "out.onnx")
-        ir.save(graph.model, source)
+        write(graph, source)
         session = ort.SessionOptions()
         session.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
         session.optimized_model_filepath = str(rewritten)
         session.log_severity_level = 3
+        if is_large(graph):
+            session.add_session_config_entry("session.optimized_model_external_initializers_file_name", "out.onnx.data")
         try:
             ort.InferenceSession(str(source), session, providers=["CPUExecutionProvider"], disabled_optimizers=list(options.disabled))
         except Exception as error:
@@ -52,6 +55,8 @@ def run(graph: Graph, options: Options) -> None:
         for value in model.graph.initializers.values():
             if value.const_value is not None:
                 value.const_value = ir.tensor(value.const_value.numpy().copy(), name=value.name)
+    # folding may have made a copy of a shared weight for each of its readers
+    common.DeduplicateInitializersPass(size_limit=1 << 40)(model)
     graph.model = model
 
 

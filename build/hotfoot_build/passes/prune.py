@@ -8,7 +8,7 @@ import onnx_ir as ir
 from onnx_ir.passes import common
 
 from hotfoot.contract.errors import PassError
-from hotfoot_build.graph import Graph
+from hotfoot_build.graph import Graph, choose_output
 from hotfoot_build.passes import Context, Counts, Pass
 
 # tokenisers make 32-bit ids, and a 64-bit input costs a copy and Cast nodes
@@ -17,7 +17,7 @@ INT32_READERS = ("Gather", "Shape", "Cast")
 
 @dataclass(frozen=True)
 class Options:
-    """The output that the task reads; the first one that begins so where exporters number them."""
+    """The output that the task reads."""
 
     output: str
 
@@ -47,11 +47,8 @@ def run(graph: Graph, options: Options) -> None:
 
 
 def _keep_output(graph: ir.Graph, name: str) -> None:
-    outputs = list(graph.outputs)
-    kept = next((o for o in outputs if o.name == name), None)
-    if kept is None and len(outputs) > 1:
-        raise PassError(f"the graph has no output {name!r}; it has {', '.join(str(o.name) for o in outputs)}")
-    kept = kept or outputs[0]
+    outputs = {str(o.name): o for o in graph.outputs}
+    kept = outputs[choose_output(list(outputs), name)]
     graph.outputs[:] = [kept]
     kept.name = name
 
