@@ -16,7 +16,8 @@ from hotfoot.contract import manifest as manifests
 from hotfoot.contract.errors import ArtifactError
 from hotfoot.contract.manifest import EVIDENCE, MANIFEST, Manifest
 from hotfoot.contract.target import Target
-from hotfoot_build import budget, cache, calibrate, environment, facts, parity, stage
+from hotfoot.model import Model
+from hotfoot_build import budget, cache, calibrate, environment, facts, parity, replay, stage
 from hotfoot_build.original import obtain
 from hotfoot_build.parity import Parity
 from hotfoot_build.progress import Progress, Step, size
@@ -94,6 +95,8 @@ def build(request: BuildRequest, progress: Progress) -> Built:
             step.result = ", ".join(f"{m.name} {m.value:.5f}" for m in measured.metrics)
         with progress.step("budget") as step:
             step.result = budget.check(sum(f.size for f in (*manifest.files, *manifest.tokenizer.files)), target)
+        with parity.for_this_host(folder) as runnable:
+            replay.record(folder, Model.open(runnable, foreign=True))
         evidence = Evidence(key, measured, progress.seconds, original.versions)
         (folder / EVIDENCE).write_text(codec.dumps(evidence), encoding="utf-8")
         manifests.verify(folder)

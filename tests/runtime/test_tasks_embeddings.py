@@ -236,3 +236,16 @@ def test_parity_is_the_cosine_of_each_text() -> None:
     assert found["cosine_mean"] == pytest.approx(2 / 3)
     assert found["cosine_min"] == pytest.approx(0.0)
     assert found["cosine_min"] <= found["cosine_p1"] <= found["cosine_mean"]
+
+
+def test_parity_sees_pairs_that_change_places() -> None:
+    rng = np.random.default_rng(0)
+    reference: list[Any] = list(rng.normal(size=(60, 8)).astype(np.float32))
+    about = model("feature-extraction").manifest
+    assert _vectors.parity(reference, reference, about)["pair_spearman"] == pytest.approx(1.0)
+    turned: list[Any] = [np.roll(v, 1) for v in reference]  # another direction each, and every pair as it was
+    found = _vectors.parity(turned, reference, about)
+    assert found["cosine_mean"] < 0.5
+    assert found["pair_spearman"] == pytest.approx(1.0)
+    shuffled = _vectors.parity(reference[::-1], reference, about)
+    assert abs(shuffled["pair_spearman"]) < 0.2

@@ -16,7 +16,7 @@ from hotfoot.contract import codec
 from hotfoot.contract.errors import ArtifactError
 
 FORMAT = 1
-MANIFEST, EVIDENCE = "manifest.json", "evidence.json"
+MANIFEST, EVIDENCE, SAMPLES = "manifest.json", "evidence.json", "samples.json"
 TOKENIZER_DIR = "tokenizer"
 Side = Literal["left", "right"]
 
@@ -195,7 +195,7 @@ def verify(directory: Path) -> Manifest:
         faults.append("tokenizer: its files do not give the hash that the manifest names")
     known = {e.path for e in manifest.files} | {f"{TOKENIZER_DIR}/{e.path}" for e in manifest.tokenizer.files}
     found = {p.relative_to(directory).as_posix() for p in directory.rglob("*") if p.is_file()}
-    faults += [f"{name}: not in the manifest" for name in sorted(found - known - {MANIFEST, EVIDENCE})]
+    faults += [f"{name}: not in the manifest" for name in sorted(found - known - {MANIFEST, EVIDENCE, SAMPLES})]
     faults += [f"{g.file}: graph {g.role!r} names a file that the manifest does not list" for g in manifest.graphs if g.file not in known]
     if faults:
         raise ArtifactError(f"the artifact in {directory} has {len(faults)} fault(s):\n" + "\n".join(f"  {f}" for f in faults))

@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hotfoot.contract.errors import InputError
+from hotfoot.contract.json_types import json_type
 from hotfoot.contract.manifest import Manifest
 from hotfoot.task import Array, Encoded, ExportSpec, Options, Request, Task, Tokenizer, run_encoder
-from hotfoot.tasks._texts import TRUNCATION, check_parameters, choice, json_type, option, read_texts, softmax, truncation
+from hotfoot.tasks._texts import TRUNCATION, check_parameters, choice, option, read_texts, softmax, truncation
 
 STRATEGIES = ("none", "simple", "first", "average", "max")
 PARAMETERS = ("aggregation_strategy", "ignore_labels", "stride", *TRUNCATION)
@@ -180,7 +181,12 @@ def _merge_windows(entities: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def parity(ours: Sequence[Array], reference: Sequence[Array], manifest: Manifest) -> dict[str, float]:
-    """Share of tokens with the same label, F1 over the tokens that either calls an entity, and 1 minus the score drift."""
+    """Share of tokens with the same label, entity F1 by token and by whole span, texts whose spans all agree, 1 minus score drift.
+
+    A span is a run of tokens of one tag, as the simple strategy groups them; it counts when tag, first and last token agree.
+    """
+    spans = [(_spans(x, manifest.labels), _spans(y, manifest.labels)) for x, y in zip(ours, reference, strict=True)]
+    same, said = sum(len(x & y) for x, y in spans), sum(len(x) + len(y) for x, y in spans)
     a, b = np.concatenate(list(ours)), np.concatenate(list(reference))
     mine, theirs = a.argmax(-1), b.argmax(-1)
     outside = np.array([label == "O" for label in manifest.labels])
@@ -190,8 +196,24 @@ def parity(ours: Sequence[Array], reference: Sequence[Array], manifest: Manifest
     return {
         "label_agreement": float((mine == theirs).mean()),
         "entity_f1": 2 * hits / called if called else 1.0,
+        "span_f1": 2 * same / said if said else 1.0,
+        "exact_match": sum(x == y for x, y in spans) / len(spans),
         "score_mean": 1 - float(drift.mean()),
     }
+
+
+def _spans(logits: Array, labels: Sequence[str]) -> set[tuple[str, int, int]]:
+    """(tag, first token, last token) of each entity."""
+    best = logits.argmax(-1).tolist()
+    found: set[tuple[str, int, int]] = set()
+    start = 0
+    for index in range(1, len(best) + 1):
+        tag = _split(labels[best[start]])[1]
+        if index == len(best) or _split(labels[best[index]])[0] == "B" or _split(labels[best[index]])[1] != tag:
+            if tag != "O":
+                found.add((tag, start, index - 1))
+            start = index
+    return found
 
 
 TASK = Task(
@@ -206,8 +228,8 @@ TASK = Task(
     decode=decode,
     parity=parity,
     thresholds={
-        "fp32": {"label_agreement": 0.9999, "entity_f1": 0.999, "score_mean": 0.9999},
-        "int8": {"label_agreement": 0.99, "entity_f1": 0.97, "score_mean": 0.99},
+        "fp32": {"label_agreement": 0.9999, "entity_f1": 0.999, "span_f1": 0.999, "exact_match": 0.999, "score_mean": 0.9999},
+        "int8": {"label_agreement": 0.99, "entity_f1": 0.97, "span_f1": 0.95, "exact_match": 0.9, "score_mean": 0.99},
     },
     sample="My name is Maria Gonzalez and I live in Springfield.",
 )

@@ -1,0 +1,97 @@
+"""An artifact carries questions with its answers, and says when it, or its deployment, no longer gives them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import uvicorn
+
+from hotfoot.contract import manifest
+from hotfoot.contract.errors import ArtifactError, ParityError
+from hotfoot.http.app import create_app
+from hotfoot.model import Model
+from hotfoot_build import replay
+from support import tiny
+
+
+def copy(name: str, to: Path) -> Path:
+    return Path(shutil.copytree(tiny.artifact(name, "int8").path, to))
+
+
+@contextmanager
+def running(artifact: Path) -> Iterator[str]:
+    """The address of a real server over the artifact."""
+    app = create_app(Model.open(artifact), threads=1, report=lambda _record: None)
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", lifespan="off"))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    try:
+        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+@pytest.mark.parametrize("name", ["embed", "tags", "classes", "score"])
+def test_an_artifact_gives_the_answers_of_its_build(name: str) -> None:
+    built = tiny.artifact(name, "int8")
+    kept = replay.read(built.path)
+    assert kept.digest == built.manifest.digest
+    assert len(kept.samples) == 5
+    assert replay.check(built.path, None) == 5
+
+
+def test_the_samples_are_in_no_digest(tmp_path: Path) -> None:
+    artifact = copy("embed", tmp_path / "a")
+    (artifact / manifest.SAMPLES).unlink()
+    assert manifest.verify(artifact).digest == tiny.artifact("embed", "int8").manifest.digest
+    with pytest.raises(ArtifactError, match="Build the artifact again"):
+        replay.check(artifact, None)
+
+
+def test_an_answer_that_changed_is_named(tmp_path: Path) -> None:
+    artifact = copy("classes", tmp_path / "a")
+    path = artifact / manifest.SAMPLES
+    document = json.loads(path.read_text(encoding="utf-8"))
+    document["samples"][2]["answer"][0][0]["score"] += 0.1
+    path.write_text(json.dumps(document), encoding="utf-8")
+    with pytest.raises(ParityError, match=r"1 of 5 answers .*\n  sample 2: answer\[0\]\[0\]\.score is "):
+        replay.check(artifact, None)
+
+
+def test_a_deployment_is_asked_over_http() -> None:
+    built = tiny.artifact("tags", "int8")
+    with running(built.path) as url:
+        assert replay.check(built.path, url) == 5
+        with pytest.raises(ArtifactError, match="answers 404"):
+            replay.check(built.path, f"{url}/nowhere")
+        with pytest.raises(ArtifactError, match="serves the artifact with digest"):
+            replay.check(tiny.artifact("tags", "fp32").path, url)
+    with pytest.raises(ArtifactError, match="does not answer"):
+        replay.check(built.path, url)
+
+
+@pytest.mark.parametrize(
+    ("found", "wanted", "where"),
+    [
+        (0.5004, 0.5, None),
+        (0.51, 0.5, "answer is 0.51, it was 0.5"),
+        ([1.0, 2.0], [1.0, 2.0], None),
+        ([1.0], [1.0, 2.0], "answer is [1.0], it was [1.0, 2.0]"),
+        ({"a": "x"}, {"a": "y"}, 'answer.a is "x", it was "y"'),
+        ({"a": 1}, {"b": 1}, 'answer is {"a": 1}, it was {"b": 1}'),
+        ([{"start": 3}], [{"start": 4}], "answer[0].start is 3, it was 4"),
+        (True, 1.0, "answer is true, it was 1.0"),
+    ],
+)
+def test_numbers_may_differ_a_little_and_nothing_else(found: object, wanted: object, where: str | None) -> None:
+    assert replay.differs(found, wanted) == where
