@@ -41,6 +41,15 @@ def test_every_kind_of_model_builds_and_is_proven(name: str, precision: str) -> 
     assert model.predict(model.task.sample).answer
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", ["fp32", "int8"])
+@pytest.mark.parametrize("name", tiny.MORE)
+def test_further_architectures_are_proven_too(name: str, precision: str, tmp_path: Path) -> None:
+    built = tiny.run_build(tiny.request(name, tmp_path / "out", precision))
+    assert all(m.passed for m in built.parity.metrics)
+    assert built.manifest.independent_rows
+
+
 def test_the_manifest_says_what_the_model_s_files_say() -> None:
     embed, classes, score = (tiny.artifact(n).manifest for n in ("embed", "classes", "score"))
     assert embed.facts == {"pooling": "mean", "normalize": True, "prompts": {}, "default_prompt": None, "dimensions": 64}

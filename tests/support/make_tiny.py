@@ -15,8 +15,16 @@ from transformers import (
     BertConfig,
     BertForTokenClassification,
     BertModel,
+    CamembertConfig,
+    CamembertForTokenClassification,
     DistilBertConfig,
     DistilBertForSequenceClassification,
+    ElectraConfig,
+    ElectraForTokenClassification,
+    ModernBertConfig,
+    ModernBertForSequenceClassification,
+    MPNetConfig,
+    MPNetModel,
     PreTrainedTokenizerFast,
     RobertaConfig,
     RobertaForSequenceClassification,
@@ -107,6 +115,23 @@ def sentence_transformer(out: Path, modules: list[str], limit: int) -> None:
     (out / "LICENSE").write_text("Permission is granted.\n")
 
 
+def more(out: Path, pieces: Tokenizer, bytes_: Tokenizer, uni: Tokenizer) -> None:
+    """Further architectures: relative biases, rotary positions, local attention, other heads."""
+    words, tags = pieces.get_vocab_size(), {"num_labels": 5}
+    offset = {"max_position_embeddings": 66, "pad_token_id": 1}
+    mpnet = MPNetConfig(**SMALL, **offset, vocab_size=bytes_.get_vocab_size())
+    save(widen(MPNetModel(mpnet)), bytes_, out / "mpnet", limit=None)
+    electra = ElectraConfig(**SMALL, **tags, vocab_size=words, embedding_size=32, max_position_embeddings=64)
+    save(widen(ElectraForTokenClassification(electra)), pieces, out / "electra", limit=64)
+    camembert = CamembertConfig(**SMALL, **offset, **tags, vocab_size=uni.get_vocab_size(), type_vocab_size=1)
+    save(widen(CamembertForTokenClassification(camembert)), uni, out / "camembert", limit=64)
+    modern = ModernBertConfig(
+        **SMALL, vocab_size=words, max_position_embeddings=64, num_labels=3, global_attn_every_n_layers=2, local_attention=16, pad_token_id=0,
+        reference_compile=False,
+    )  # fmt: skip
+    save(widen(ModernBertForSequenceClassification(modern)), pieces, out / "modernbert", limit=64)
+
+
 def main(out: Path) -> None:
     torch.manual_seed(0)
     pieces, bytes_, uni = wordpiece(), byte_level(), unigram()
@@ -144,6 +169,8 @@ def main(out: Path) -> None:
     albert = AlbertConfig(**SMALL, vocab_size=pieces.get_vocab_size(), embedding_size=32, max_position_embeddings=64, num_labels=2)
     albert.num_hidden_layers = 6
     save(widen(AlbertForSequenceClassification(albert)), pieces, out / "shared", limit=64)
+
+    more(out, pieces, bytes_, uni)
 
     # nothing but a SentencePiece model: tokenizer.json has to be made of it
     folder = out / "pieces"

@@ -30,6 +30,12 @@ TASKS = {
     "shared": "text-classification",
     "pieces": "feature-extraction",
 }
+MORE = {
+    "mpnet": "feature-extraction",
+    "electra": "token-classification",
+    "camembert": "token-classification",
+    "modernbert": "text-classification",
+}
 
 
 @cache
@@ -88,7 +94,7 @@ def texts() -> Path:
 
 def request(model: str, out: Path, precision: str = "fp32", /, **fields: object) -> BuildRequest:
     """A request for a tiny model on this machine."""
-    base = BuildRequest(str(models() / model), TASKS[model], "local", precision, out, samples=texts())
+    base = BuildRequest(str(models() / model), {**TASKS, **MORE}[model], "local", precision, out, samples=texts())
     return replace(base, **fields)  # type: ignore[arg-type]
 
 
