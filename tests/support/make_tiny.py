@@ -125,10 +125,8 @@ def more(out: Path, pieces: Tokenizer, bytes_: Tokenizer, uni: Tokenizer) -> Non
     save(widen(ElectraForTokenClassification(electra)), pieces, out / "electra", limit=64)
     camembert = CamembertConfig(**SMALL, **offset, **tags, vocab_size=uni.get_vocab_size(), type_vocab_size=1)
     save(widen(CamembertForTokenClassification(camembert)), uni, out / "camembert", limit=64)
-    modern = ModernBertConfig(
-        **SMALL, vocab_size=words, max_position_embeddings=64, num_labels=3, global_attn_every_n_layers=2, local_attention=16, pad_token_id=0,
-        reference_compile=False,
-    )  # fmt: skip
+    attention = {"global_attn_every_n_layers": 2, "local_attention": 16, "reference_compile": False}
+    modern = ModernBertConfig(**SMALL, **attention, vocab_size=words, max_position_embeddings=64, num_labels=3, pad_token_id=0)
     save(widen(ModernBertForSequenceClassification(modern)), pieces, out / "modernbert", limit=64)
 
 
