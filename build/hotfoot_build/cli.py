@@ -2,22 +2,50 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
-from typing import Annotated, NoReturn
-
-import typer
-from rich.console import Console
-from rich.table import Table
+from typing import Annotated, Any, NoReturn
 
 from hotfoot import targets, task
-from hotfoot.contract.errors import EXIT_CODES, HotfootError, InputError
+from hotfoot.contract.errors import EXIT_CODES, ArtifactError, HotfootError, InputError
+from hotfoot_build import edge
+
+try:
+    import typer
+    from rich.console import Console
+    from rich.table import Table
+    from typer.core import TyperGroup
+
+    from hotfoot_build.progress import Progress, say, size
+except ModuleNotFoundError as absent:  # the command is installed with the base, which has nothing to run it with
+    if absent.name not in ("typer", "rich"):
+        raise
+    sys.stderr.write(f"hotfoot: the command needs {absent.name}: pip install 'hotfoot[build]'. {edge.WITHOUT}\n")
+    raise SystemExit(EXIT_CODES["unsupported"]) from None
+
+ARTIFACT = "Folder that `hotfoot build` wrote, or a \\[build.NAME] of hotfoot.toml."
+
+
+class Commands(TyperGroup):
+    """All commands; an interrupt is said in a line, and not in the way of the installed typer, which changes."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the one that was asked for."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            console.print("interrupted")
+            raise SystemExit(edge.INTERRUPTED) from None
+
 
 app = typer.Typer(
     name="hotfoot",
+    cls=Commands,
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="rich",
+    pretty_exceptions_show_locals=False,  # the environment is among them, and tokens in it
     help="Serverless transformer inference: a Hugging Face model in, a small and proven artifact out.\n\n"
     "A first round:\n\n"
     "  hotfoot build sentence-transformers/all-MiniLM-L6-v2 --task feature-extraction --out artifacts/embed\n\n"
@@ -32,13 +60,13 @@ def build(  # noqa: PLR0913, PLR0917 - one a flag
     context: typer.Context,
     model: Annotated[
         str,
-        typer.Argument(help="A hub id (ORG/NAME), a local folder, an .onnx file with its config.json; or a [build.NAME] of hotfoot.toml."),
+        typer.Argument(help="A hub id (ORG/NAME), a folder, an .onnx file with its config.json; or a \\[build.NAME] of hotfoot.toml."),
     ],
     task_name: Annotated[
         str | None, typer.Option("--task", help="What it is for; `hotfoot tasks` lists them. Or a module of your own.")
     ] = None,
     target: Annotated[str, typer.Option(help="The machine that it will run on; `hotfoot targets` lists them.")] = targets.LOCAL,
-    out: Annotated[Path | None, typer.Option(help="Folder of the artifact. Default: artifacts/NAME-TARGET.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder of the artifact. Default: artifacts/ and a name.")] = None,
     precision: Annotated[str, typer.Option(help="int8 (row-wise dynamic) or fp32.")] = "int8",
     revision: Annotated[str | None, typer.Option(help="Branch, tag or commit on the hub; pinned to one commit for every file.")] = None,
     name: Annotated[str | None, typer.Option(help="The id of a local model. Default: its folder's name.")] = None,
@@ -56,7 +84,6 @@ def build(  # noqa: PLR0913, PLR0917 - one a flag
     models and never recorded.
     """
     from hotfoot_build import named, pipeline
-    from hotfoot_build.progress import Progress, size
 
     if task_name is None:
         request = named.request(model, _flags_given(context) - {"--force"}, force=force)
@@ -67,10 +94,10 @@ def build(  # noqa: PLR0913, PLR0917 - one a flag
         )  # fmt: skip
     if request.precision not in pipeline.PRECISIONS:
         raise InputError(f"is {request.precision!r}; it must be one of {', '.join(pipeline.PRECISIONS)}.", where="precision")
-    console.print(f"Building [bold]{request.model}[/bold] for {request.task} on {targets.load(request.target).name}")
+    say(console, "Building ", (request.model, "bold"), f" for {request.task} on {targets.load(request.target).name}")
     built = pipeline.build(request, Progress(console))
     total = sum(f.size for f in (*built.manifest.files, *built.manifest.tokenizer.files))
-    console.print(f"[bold]{built.path}[/bold]  {size(total)}, digest {built.manifest.digest[:12]}", highlight=False)
+    say(console, (str(built.path), "bold"), f"  {size(total)}, digest {built.manifest.digest[:12]}")
     typer.echo(built.path)
 
 
@@ -93,22 +120,19 @@ def _thresholds(given: list[str]) -> dict[str, float]:
 
 @app.command()
 def bundle(
-    artifact: Annotated[Path, typer.Argument(help="Folder that `hotfoot build` wrote, or a [build.NAME] of hotfoot.toml.")],
-    out: Annotated[Path | None, typer.Option(help="Folder of the bundle. Default: bundles/ and the artifact's name.")] = None,
+    artifact: Annotated[Path, typer.Argument(help=ARTIFACT)],
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the bundle. Default: where hotfoot.toml says, or bundles/ and the folder's name.")
+    ] = None,
     python: Annotated[str | None, typer.Option(help="Python version of the function, as 3.14. Default: the target's.")] = None,
 ) -> None:
     """Make the deployable package: runtime, tokenizer and model layers and the code, for the artifact's target. No Docker."""
-    from hotfoot_build import named
     from hotfoot_build.package import bundle as packaging
-    from hotfoot_build.progress import Progress, size
 
-    if named.is_name(artifact):
-        artifact, usual = named.folders(str(artifact))
-    else:
-        usual = Path("bundles") / artifact.name
+    folder, usual = _folders(artifact)
     destination = out or usual
     with Progress(console).step("bundle") as step:
-        made = packaging.bundle(artifact, destination, progress=step, python=python)
+        made = packaging.bundle(folder, destination, progress=step, python=python)
         step.result = f"{made.target}, Python {made.python}"
     table = Table("part", "unzipped", "zipped", "hash")
     for part in (*made.layers, made.code):
@@ -118,21 +142,35 @@ def bundle(
     typer.echo(destination)
 
 
+def _folders(artifact: Path) -> tuple[Path, Path]:
+    """The folder of an artifact that is given by path or by its name in hotfoot.toml, and where its bundle goes."""
+    if artifact.is_dir():
+        return artifact, Path("bundles") / artifact.resolve().name
+    from hotfoot_build import named
+
+    if not named.is_name(artifact):
+        raise ArtifactError(f"there is no folder {artifact}.", hint="Make one with `hotfoot build`, or give a name of hotfoot.toml.")
+    try:
+        return named.folders(str(artifact))
+    except InputError as error:
+        raise InputError(f"there is no folder {artifact}, and {error}") from error
+
+
 @app.command()
 def serve(
-    artifact: Annotated[Path, typer.Argument(help="Folder that `hotfoot build` wrote.")],
+    artifact: Annotated[Path, typer.Argument(help=ARTIFACT)],
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen on.")] = 8080,
 ) -> None:
     """Serve an artifact over HTTP: the app that runs in AWS, under uvicorn."""
     from hotfoot import server
 
-    raise SystemExit(server.main([str(artifact), "--host", host, "--port", str(port)]))
+    raise SystemExit(server.main([str(_folders(artifact)[0]), "--host", host, "--port", str(port)]))
 
 
 @app.command()
 def run(  # noqa: PLR0913, PLR0917 - one a flag
-    artifact: Annotated[Path, typer.Argument(help="Folder that `hotfoot build` wrote.")],
+    artifact: Annotated[Path, typer.Argument(help=ARTIFACT)],
     paths: Annotated[list[Path], typer.Argument(help=".txt (a text a line) and .jsonl files, or folders of them.")],
     out: Annotated[Path, typer.Option(help="Folder of the results.")],
     prefix: Annotated[str, typer.Option(help="Path of the results below it.")] = "results",
@@ -164,7 +202,7 @@ def run(  # noqa: PLR0913, PLR0917 - one a flag
         raise InputError("must be a JSON object.", where="--parameters")
     options = BulkOptions(mask, whole, field, id_field, truncate, stride, part_bytes, given)
     start = time.perf_counter()
-    totals = run_command.run(artifact, paths, out, prefix, options, console)
+    totals = run_command.run(_folders(artifact)[0], paths, out, prefix, options, console)
     run_command.summary(totals, time.perf_counter() - start, console)
     typer.echo(out)
     if totals.rejected:
@@ -181,11 +219,53 @@ def init(directory: Annotated[Path, typer.Argument(help="Folder of the project; 
 
 
 @app.command()
-def verify(artifact: Annotated[Path, typer.Argument(help="Folder that `hotfoot build` wrote.")]) -> None:
+def verify(artifact: Annotated[Path, typer.Argument(help=ARTIFACT)]) -> None:
     """Check every byte of an artifact against its manifest; all faults are named at once."""
     from hotfoot.contract import manifest
 
-    typer.echo(f"{artifact}: whole, digest {manifest.verify(artifact).digest}")
+    folder, _ = _folders(artifact)
+    typer.echo(f"{folder}: whole, digest {manifest.verify(folder).digest}")
+
+
+@app.command()
+def check(
+    artifact: Annotated[Path, typer.Argument(help=ARTIFACT)],
+    url: Annotated[str | None, typer.Option(help="A deployment of it, to be asked instead of the artifact.")] = None,
+) -> None:
+    """Ask again what was asked at build time, and compare: of the artifact on this machine, or of its deployment.
+
+    Exit code 6 when an answer differs, 4 when the address serves another artifact or does not answer.
+    """
+    from hotfoot_build import replay
+
+    folder, _ = _folders(artifact)
+    typer.echo(f"{url or folder}: {replay.check(folder, url)} answers are those of the build")
+
+
+@app.command(name="cache")
+def show_cache(
+    clear: Annotated[str | None, typer.Option(help="Remove what is of this kind, or `all`; it is made again when it is needed.")] = None,
+) -> None:
+    """List what hotfoot keeps in the user's cache folder, with sizes; or remove it.
+
+    Old things go by themselves, those unused for longest: all but the newest 3 export environments, 8 exports and 8 layers.
+    """
+    from hotfoot_build import cache, hub
+
+    if clear is None:
+        found = cache.sizes()
+        for name, kind in cache.KINDS.items():
+            typer.echo(f"{name:<14}{size(found[name]):>12}  {kind.what}")
+        typer.echo(f"{'together':<14}{size(sum(found.values())):>12}  {cache.root()}")
+        shared = hub.default_cache()
+        typer.echo(f"{'hub':<14}{size(cache.size(shared)):>12}  {shared}, which is huggingface_hub's: `hf cache` clears it")
+        return
+    if clear not in (*cache.KINDS, "all"):
+        raise InputError(f"is {clear!r}; it must be one of all, {', '.join(cache.KINDS)}.", where="--clear")
+    before = sum(cache.sizes().values())
+    for busy in [path for name in cache.KINDS if clear in (name, "all") for path in cache.clear(name)]:
+        say(console, f"in use, not removed: {busy}")
+    typer.echo(f"{size(max(0, before - sum(cache.sizes().values())))} removed")
 
 
 @app.command()
@@ -205,9 +285,29 @@ def list_targets() -> None:
 
 def main() -> NoReturn:
     """Run the command line; errors that the user can act on become a message and an exit code."""
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, _terminate)
     try:
         app()
     except HotfootError as error:
-        Console(stderr=True).print(f"[bold red]{error.kind}[/bold red] {error}", highlight=False, soft_wrap=True, markup=True)
-        sys.exit(EXIT_CODES[error.kind])
+        _fail(error.kind, str(error), EXIT_CODES[error.kind])
+    except ModuleNotFoundError as error:
+        message = edge.lack(error)
+        if message is None:
+            raise
+        _fail("unsupported", message, EXIT_CODES["unsupported"])
+    except OSError as error:
+        _fail("system", edge.refusal(error), edge.SYSTEM)
     sys.exit(0)
+
+
+def _terminate(_number: int, _frame: object) -> NoReturn:
+    """Leave as from an error, so that what is half done is removed; the default would drop everything where it stands."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one must not cut that short
+    console.print("terminated")
+    raise SystemExit(edge.TERMINATED)
+
+
+def _fail(kind: str, message: str, code: int) -> NoReturn:
+    say(console, (kind, "bold red"), f" {message}")
+    sys.exit(code)

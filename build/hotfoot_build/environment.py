@@ -44,7 +44,7 @@ def python(progress: Progress) -> Path:
         return Path(given)
     key = hashlib.sha256(LOCK.read_bytes()).hexdigest()[:12]
     home = cache.root() / f"export-{sys.version_info.major}.{sys.version_info.minor}-{key}"
-    return cache.made_once(home, lambda fresh: _make(fresh, progress)) / "bin" / "python"
+    return cache.made_once(home, lambda fresh: _make(fresh, progress), progress) / "bin" / "python"
 
 
 def identity() -> str:

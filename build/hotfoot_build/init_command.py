@@ -1,4 +1,4 @@
-"""`hotfoot init`: a commented hotfoot.toml and the cdk.json to deploy it, for a folder that has neither."""
+"""`hotfoot init`: a commented hotfoot.toml and the cdk.json to deploy it, whichever of them a folder lacks."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ target = "lambda-arm64"           # `hotfoot targets` lists them
 
 [deploy.embed]                    # hotfoot bundle embed, then: cdk deploy hotfoot-embed
 auth = "iam"                      # "none": anyone may call it, and you pay
+# cors_origins = ["https://app.example.com"]  # whose pages may call it from a browser; without it, with "iam", none
 memory_mb = 1769                  # 1769 is one whole processor
 timeout_s = 29                    # an HTTP API waits no longer
 throttle_rate = 50                # requests a second
@@ -42,8 +43,9 @@ removal = "retain"                # "destroy": logs and empty buckets go with th
 # input_suffixes = [".jsonl", ".txt"]
 # results_prefix = "results"
 # field = "text"                  # of each JSON line
-# id_field = "id"
+# id_field = "id"                 # copied as it is, with mask too
 # timeout_s = 300
+# batch_size = 1                  # objects an invocation; more shares the timeout among them
 # max_concurrency = 10
 """
 # how the CDK behaves, where that has changed over time
@@ -58,13 +60,13 @@ CONTEXT = {
 
 
 def init(directory: Path) -> tuple[Path, ...]:
-    """Write both files and give their paths. Raises InputError, and writes nothing, where one of them is there already."""
-    there = [name for name in (FILE, CDK) if (directory / name).exists()]
-    if there:
-        raise InputError(f"{directory} already has {' and '.join(there)}, which will not be overwritten.", hint="Choose another folder.")
-    directory.mkdir(parents=True, exist_ok=True)
+    """Write what is not there of both files, and give the paths of what was written. Raises InputError where both are there already."""
     settings = {"app": f"{interpreter(directory)} -m hotfoot_infra.app", "versionReporting": False, "context": CONTEXT}
-    written = {FILE: TEMPLATE, CDK: json.dumps(settings, indent=2) + "\n"}
+    both = {FILE: TEMPLATE, CDK: json.dumps(settings, indent=2) + "\n"}
+    written = {name: text for name, text in both.items() if not (directory / name).exists()}
+    if not written:
+        raise InputError(f"{directory} already has {FILE} and {CDK}, which will not be overwritten.", hint="Choose another folder.")
+    directory.mkdir(parents=True, exist_ok=True)
     for name, text in written.items():
         (directory / name).write_text(text, encoding="utf-8")
     return tuple(directory / name for name in written)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from hotfoot import targets, task
 from hotfoot.contract import project
 from hotfoot.contract.errors import InputError
 from hotfoot.contract.project import FILE, Project
@@ -52,4 +53,4 @@ def is_name(artifact: Path) -> bool:
 def _read(name: str, otherwise: str) -> Project:
     if not Path(FILE).is_file():
         raise InputError(f"there is no {FILE} here that could say what {name} is.", hint=f"Write one with `hotfoot init`, {otherwise}.")
-    return project.read(Path(FILE))
+    return project.read(Path(FILE), tasks=task.names(), targets=[targets.LOCAL, *targets.names()])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +22,6 @@ from hotfoot_build.facts import ModelFacts
 from hotfoot_build.resolve import Snapshot
 
 Say = Callable[[str], None]
-KEPT_EXPORTS = 8  # in the cache; an export is as large as its model
 
 
 @dataclass(frozen=True)
@@ -72,12 +70,8 @@ def _export(snapshot: Snapshot, request: ExportRequest, say: Say, *, force: bool
     # where the model lies does not matter, what it holds does
     key = cache.key(snapshot.model.revision, exporter, codec.dumps({**codec.plain(request), "model_path": ""}))
     folder = cache.root() / "exports" / key
-    if force and folder.exists():
-        shutil.rmtree(folder)
-    cache.made_once(folder, lambda fresh: environment.run(request, fresh, say))
-    folder.touch()  # the newest stay
-    cache.keep_newest(folder.parent, KEPT_EXPORTS)
-    return folder
+    with cache.using(folder, lambda fresh: environment.run(request, fresh, say), whole=lambda _: not force, say=say):
+        return folder
 
 
 def _bring(snapshot: Snapshot, task: Task, said: ModelFacts, texts: tuple[str, ...], say: Say) -> Original:

@@ -79,7 +79,7 @@ def build(request: BuildRequest, progress: Progress) -> Built:
         step.result = f"{snapshot.model.id} at {snapshot.model.revision[:19]}, {snapshot.model.architecture}"
     plan = Plan(request.task, chosen, target, request.precision, snapshot, _read_facts(request, snapshot, progress))
     out = request.out or default_out(request, snapshot, target)
-    refuse_other_folder(out)
+    cache.refuse_foreign(out, MANIFEST, "artifact")
     key = _key(request, plan, texts, wanted)
     if not request.force and (kept := _up_to_date(out, key)):
         progress.note("up to date: the same request built this artifact (build again with --force)")
@@ -149,9 +149,3 @@ def default_out(request: BuildRequest, snapshot: Snapshot, target: Target) -> Pa
     """`artifacts/NAME-TASK-PRECISION-TARGET` under the current folder, so that no build takes another's place."""
     name = snapshot.model.id.replace("/", "--")
     return Path("artifacts") / f"{name}-{request.task}-{request.precision}-{target.name}"
-
-
-def refuse_other_folder(out: Path) -> None:
-    """Raise ArtifactError where `out` holds something that is no artifact: it would be lost."""
-    if out.exists() and not (out / MANIFEST).is_file() and (not out.is_dir() or any(out.iterdir())):
-        raise ArtifactError(f"{out} is there and is no artifact; it will not be overwritten.", hint="Choose another --out.")

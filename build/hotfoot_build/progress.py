@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from rich.console import Console
+from rich.text import Text
 
 HEARTBEAT_S = 10  # without a terminal, a sign of life at most this often
 
@@ -36,29 +37,34 @@ class Progress:
         """Run a step: a spinner on a terminal, plain lines elsewhere."""
         start = time.perf_counter()
         if self.console.is_terminal:
-            with self.console.status(f"{name} …") as status:
-                step = Step(lambda message: status.update(f"{name} … [dim]{message}[/dim]"))
+            with self.console.status(Text(f"{name} …")) as status:
+                step = Step(lambda message: status.update(Text.assemble(f"{name} … ", (message, "dim"))))
                 yield step
         else:
             step = Step(self._heartbeat(name))
             yield step
         self.seconds[name] = round(time.perf_counter() - start, 3)
-        self.console.print(f"  {name:<10} {self.seconds[name]:6.1f} s  {step.result}", highlight=False, soft_wrap=True)
+        say(self.console, f"  {name:<10} {self.seconds[name]:6.1f} s  {step.result}")
 
     def note(self, message: str) -> None:
         """A line between the steps."""
-        self.console.print(f"  {message}", highlight=False, soft_wrap=True)
+        say(self.console, f"  {message}")
 
     def _heartbeat(self, name: str) -> Callable[[str], None]:
         last = time.perf_counter()
 
-        def say(message: str) -> None:
+        def beat(message: str) -> None:
             nonlocal last
             if time.perf_counter() - last >= HEARTBEAT_S:
                 last = time.perf_counter()
-                self.console.print(f"  {name} … {message}", highlight=False, soft_wrap=True)
+                say(self.console, f"  {name} … {message}")
 
-        return say
+        return beat
+
+
+def say(console: Console, *parts: str | tuple[str, str]) -> None:
+    """Print a line of text, or of (text, style): words as they are, and nothing in brackets or between colons read as markup."""
+    console.print(Text.assemble(*parts), soft_wrap=True)
 
 
 def size(count: float) -> str:

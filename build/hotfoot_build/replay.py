@@ -87,7 +87,9 @@ def differs(found: Any, wanted: Any, path: str = "answer") -> str | None:
         return next((w for i, (f, g) in enumerate(zip(found, wanted, strict=True)) if (w := differs(f, g, f"{path}[{i}]"))), None)
     if isinstance(wanted, dict) and isinstance(found, dict) and wanted.keys() == found.keys():
         return next((w for key in wanted if (w := differs(found[key], wanted[key], f"{path}.{key}"))), None)
-    return None if type(found) is type(wanted) and found == wanted else f"{path} is {json.dumps(found)[:80]}, it was {json.dumps(wanted)[:80]}"
+    return (
+        None if type(found) is type(wanted) and found == wanted else f"{path} is {json.dumps(found)[:80]}, it was {json.dumps(wanted)[:80]}"
+    )
 
 
 def _answer(model: Model, inputs: Any, parameters: Mapping[str, Any]) -> Any:

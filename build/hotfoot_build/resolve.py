@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 from hotfoot.contract.errors import InputError, UnsupportedError
 from hotfoot.contract.manifest import ModelRef, combine, describe
 from hotfoot_build import model_files
+from hotfoot_build.progress import size
 
 if TYPE_CHECKING:
     from hotfoot_build.hub import Commit
@@ -94,10 +95,10 @@ def _from_hub(repo: str, revision: str, cache_dir: Path | None, options: _Option
     planned = _plan(repo, path, commit.files, first, options)
     wanted = [n for n in planned.files if not hub.is_cached(commit, n, cache_dir)]
     if wanted:
-        progress(f"fetching {len(wanted)} files, {_megabytes(commit, wanted)} MB")
+        progress(f"fetching {len(wanted)} files, {_size(commit, wanted)}")
     path = hub.fetch(commit, planned.files, cache_dir, progress)
     if wanted:
-        progress(f"fetched {len(wanted)} files, {_megabytes(commit, wanted)} MB")
+        progress(f"fetched {len(wanted)} files, {_size(commit, wanted)}")
     return _snapshot(path, "hub", repo, commit.sha, planned)
 
 
@@ -191,8 +192,8 @@ def _require_whole(path: Path, names: Iterable[str]) -> None:
         raise InputError(f"{path}: missing, or a link that leads nowhere: {', '.join(broken)}.", hint="Copy the real files there.")
 
 
-def _megabytes(commit: Commit, names: Iterable[str]) -> str:
-    return f"{sum(commit.files[n] for n in names) / 1e6:.1f}"
+def _size(commit: Commit, names: Iterable[str]) -> str:
+    return size(sum(commit.files[n] for n in names))
 
 
 def _from_onnx(file: Path, name: str | None) -> Snapshot:

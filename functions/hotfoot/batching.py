@@ -7,11 +7,15 @@ function of its own length alone. So a text runs at the same shape, row for row,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
+
+from hotfoot.contract.errors import OutOfTimeError
 
 LENGTH_STEP = 8  # pad to multiples of one AVX2 register of floats: under 8 wasted tokens, and texts of like length share a batch
 BATCH_TOKENS = 2048  # padded tokens a run: past this, larger batches gain nothing on a CPU and memory grows with them
 BATCH_SCORES = 2 * 512 * 512  # batch x length²: attention scores grow with the square, and they set the peak memory
+MARGIN_S = 2.0  # kept free before a deadline: to decode, write and send the answer, and for a batch slower than those before
 
 
 def padded_length(tokens: int, limit: int) -> int:
@@ -33,3 +37,27 @@ def plan(lengths: Sequence[int], limit: int, *, together: bool = True) -> list[t
         members = groups[length]
         runs += [(length, members[i : i + size]) for i in range(0, len(members), size)]
     return runs
+
+
+class Deadline:
+    """When one request must stop: before the platform would, so that the client hears why. For one thread."""
+
+    def __init__(self, remaining_s: Callable[[], float]) -> None:
+        self._remaining_s = remaining_s
+        self._margin = min(MARGIN_S, remaining_s() / 4)
+        self._slowest = 0.0
+        self._started: float | None = None
+
+    def check(self, done: int, inputs: int) -> None:
+        """Before each micro-batch: raise OutOfTimeError when this one, as slow as the slowest so far, could end too late."""
+        now = time.monotonic()
+        if self._started is not None:
+            self._slowest = max(self._slowest, now - self._started)
+        self._started = now
+        left = self._remaining_s()
+        if left <= self._margin + self._slowest:
+            raise OutOfTimeError(
+                f"the request would run past the function's time limit: {done} of its {inputs} inputs (texts, or windows of them) are done"
+                f" and {max(0.0, left):.1f} s are left.",
+                hint="Send fewer or shorter texts a request, or give the function more time or memory.",
+            )

@@ -14,8 +14,6 @@ from aws_lambda_powertools.metrics import MetricUnit
 
 from hotfoot import settings
 
-SERVICE = "hotfoot"
-
 
 @dataclass(frozen=True)
 class Fault:
@@ -50,13 +48,15 @@ class Record:
 @cache
 def logger() -> Logger:
     """The one logger: JSON lines on stdout."""
-    return Logger(service=SERVICE, level=settings.read().log_level)
+    here = settings.read()
+    return Logger(service=here.service, level=here.log_level)
 
 
 @cache
 def metrics() -> Metrics:
-    """CloudWatch metrics in its embedded format; one dimension, for each combination of them is paid for."""
-    return Metrics(service=SERVICE, namespace=settings.read().metrics_namespace)
+    """CloudWatch metrics in its embedded format; one dimension, the service, for each combination of them is paid for."""
+    here = settings.read()
+    return Metrics(service=here.service, namespace=here.metrics_namespace)
 
 
 def log(record: Record) -> None:

@@ -42,7 +42,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m hotfoot.server", description="Serve one artifact over HTTP.")
     parser.add_argument("artifact", nargs="?", type=Path, help="folder that `hotfoot build` wrote (default: HOTFOOT_ARTIFACT)")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
-    parser.add_argument("--port", type=_port, default=8000, help="port to listen on, 0 for a free one (default: %(default)s)")
+    parser.add_argument("--port", type=_port, default=8080, help="port to listen on, 0 for a free one (default: %(default)s)")
     parser.add_argument("--threads", type=_positive, help="threads a prediction (default: what this machine grants)")
     parser.add_argument("--queue", type=_positive, help="requests that may wait before the next gets 429")
     parser.add_argument("--log-requests", action="store_true", help="one line a request, and not only for failures")
@@ -71,7 +71,7 @@ def serve(
     artifact: Path, host: str, port: int, *, threads: int | None = None, waiting: int | None = None, report: Report = log_failures
 ) -> None:
     """Open `artifact`, listen, and answer until told to stop. Raises ArtifactError, or UnsupportedError for the address."""
-    model = Model.open(artifact, threads=threads)
+    model = Model.open(artifact, threads=threads, verify=True)
     model.warm_up()
     limits = server_limits(targets.load(model.manifest.target))
     if waiting is not None:

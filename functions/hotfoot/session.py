@@ -10,7 +10,7 @@ import onnxruntime as ort
 from numpy.typing import NDArray
 
 from hotfoot import targets
-from hotfoot.batching import plan
+from hotfoot.batching import Deadline, plan
 from hotfoot.contract.errors import ArtifactError
 from hotfoot.contract.manifest import GraphSpec, Manifest
 from hotfoot.contract.target import Target
@@ -35,11 +35,18 @@ class Session:
         """What ONNX Runtime really runs on."""
         return list(self._ort.get_providers())
 
-    def run(self, inputs: Sequence[Encoded]) -> list[Array]:
-        """One output an input, in order: (tokens, …) without padding, or (…) where the graph pools."""
+    def run(self, inputs: Sequence[Encoded], deadline: Deadline | None = None) -> list[Array]:
+        """One output an input, in order: (tokens, …) without padding, or (…) where the graph pools.
+
+        Raises OutOfTimeError when the deadline comes before the last micro-batch.
+        """
         results: list[Array | None] = [None] * len(inputs)
+        done = 0
         for length, members in plan([len(e.ids) for e in inputs], self._max_tokens, together=self._together):
+            if deadline is not None:
+                deadline.check(done, len(inputs))
             batch = self.run_batch([inputs[i] for i in members], length)
+            done += len(members)
             for index, row in zip(members, batch, strict=True):
                 results[index] = row
         return [r for r in results if r is not None]

@@ -18,13 +18,17 @@ LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 @dataclass(frozen=True)
 class Settings:
-    """What the environment says. artifact is None where `HOTFOOT_ARTIFACT` is unset; memory_mb None outside Lambda."""
+    """What the environment says. artifact is None where `HOTFOOT_ARTIFACT` is unset; memory_mb None outside Lambda.
+
+    service tells the deployments apart that share a namespace.
+    """
 
     artifact: Path | None
     layer_root: Path
     threads: int
     memory_mb: int | None
     metrics_namespace: str
+    service: str
     log_level: str
 
     @property
@@ -43,6 +47,7 @@ def read(environ: Mapping[str, str] = os.environ) -> Settings:
         threads=_integer(environ, "HOTFOOT_THREADS") or usable_threads(memory),
         memory_mb=memory,
         metrics_namespace=environ.get("POWERTOOLS_METRICS_NAMESPACE") or "hotfoot",
+        service=environ.get("POWERTOOLS_SERVICE_NAME") or "hotfoot",
         log_level=_level(environ, "HOTFOOT_LOG_LEVEL"),
     )
 

@@ -1,17 +1,30 @@
-"""`tokenizer.json` to arrays. Its padding and truncation state is never used: both are decided per call, so threads share one object."""
+"""`tokenizer.json` to arrays. Its padding and truncation state is never used: both are decided per call, so threads share one object.
+
+The library takes some 300 bytes and a microsecond a character, so every text has a bound before it gets there, texts go there in parts,
+and only the tokens that are kept become Python objects.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from tokenizers import Encoding
 from tokenizers import Tokenizer as RustTokenizer
 
-from hotfoot.contract.errors import ArtifactError, InputError
+from hotfoot.contract.errors import ArtifactError, InputError, TooLargeError
 from hotfoot.contract.manifest import TOKENIZER_DIR, Manifest, Side, combine, describe
-from hotfoot.task import Encoded
+from hotfoot.task import Encoded, Marks
+
+LONGEST = 2**20  # characters of one text: some 250,000 tokens in windows, and the longest record of the bulk pipeline
+CHARACTERS = 128  # a token, past which a text is too long without being counted: prose has 4 to 6, tables and hashes some 30
+HEAD = 16  # characters a token that are tried first where a text is to be cut
+PART = 2**18  # characters that the library gets at once, unless one text has more
 
 
 class Tokenizer:
@@ -22,6 +35,7 @@ class Tokenizer:
         rust.no_truncation()
         self._rust = rust
         self._max_tokens = max_tokens
+        self._cuts = splits_at_spaces(rust)
 
     @property
     def max_tokens(self) -> int:
@@ -29,57 +43,104 @@ class Tokenizer:
         return self._max_tokens
 
     def encode(
-        self, texts: Sequence[str], *, truncate: Side | None, paths: Sequence[str] = (), stride: int | None = None
+        self,
+        texts: Sequence[str],
+        *,
+        truncate: Side | None,
+        paths: Sequence[str] = (),
+        stride: int | None = None,
+        most: int | None = None,
     ) -> tuple[Encoded, ...]:
         """One Encoded a text, cut at side `truncate`; with a stride, overlapping windows instead of a cut.
 
-        Raises InputError, naming the text's path, for one that is too long when neither is asked for, or has no tokens; and
-        for a stride that no window of this model can hold, however short the texts are.
+        Raises InputError, naming the text's path, for one that is too long when neither is asked for, has no tokens, or is longer than
+        any text may be; and for a stride above half a window, however short the texts are. Raises TooLargeError for more than `most`
+        tokens in all.
         """
         if stride is not None:
             self._check_stride(stride)
+        named = paths or [f"inputs[{i}]" for i in range(len(texts))]
+        whole = truncate is None and stride is None
+        encodings = self._heads(texts, named) if truncate == "right" and stride is None and self._cuts else self._read(texts, named, whole)
         encoded: list[Encoded] = []
-        for item, whole in enumerate(self.tokenize(texts)):
-            path, count = paths[item] if paths else f"inputs[{item}]", len(whole.ids)
+        total = 0
+        for item, (encoding, path) in enumerate(zip(encodings, named, strict=True)):
+            count = len(encoding)
             if count == 0:
                 raise InputError("the text has no tokens.", where=path)
-            if count <= self._max_tokens:
-                encoded.append(whole)
-            elif stride is not None:
-                encoded += self._windows(whole, stride)
-            elif truncate:
-                encoded.append(self._truncated(whole, truncate))
-            else:
+            if count > self._max_tokens and whole:
                 raise InputError(
                     f"the text has {count} tokens, the limit is {self._max_tokens}, special tokens included.",
                     hint="Shorten it, or ask for truncation.",
                     where=path,
                 )
+            if count <= self._max_tokens:
+                total = add(total, count, most, path)
+                encoded.append(_whole(encoding, item))
+                continue
+            head, tail = _frame(encoding)
+            spans = self._spans(head, count - tail, self._max_tokens - head - tail, truncate, stride)
+            total = add(total, sum(head + stop - start + tail for start, stop in spans), most, path)
+            uncut = _whole(encoding, item)
+            pieces = [uncut.slice(head, start, stop, tail) for start, stop in spans]
+            # what is left of a cut text must not hold on to the library's object, which may be much larger
+            encoded += pieces if stride is not None else [piece.settled() for piece in pieces]
         return tuple(encoded)
 
-    def tokenize(self, texts: Sequence[str]) -> list[Encoded]:
-        """Each text whole, however long: to count and to show, not to run."""
-        return [_read(encoding, item) for item, encoding in enumerate(self._rust.encode_batch(list(texts)))]
+    def tokenize(self, texts: Sequence[str], *, paths: Sequence[str] = (), most: int | None = None) -> list[Encoded]:
+        """Each text whole, past the model's limit too: to count and to show, not to run.
 
-    def _truncated(self, whole: Encoded, side: Side) -> Encoded:
-        head, tail = _frame(whole)
-        room = self._max_tokens - head - tail
-        start = len(whole.ids) - tail - room if side == "left" else head
-        return _slice(whole, head, start, start + room)
+        Raises InputError for one that is longer than any text may be, TooLargeError for more than `most` tokens in all.
+        """
+        named = paths or [f"inputs[{i}]" for i in range(len(texts))]
+        found: list[Encoded] = []
+        total = 0
+        for item, (encoding, path) in enumerate(zip(self._read(texts, named, whole=False), named, strict=True)):
+            total = add(total, len(encoding), most, path)
+            found.append(_whole(encoding, item))
+        return found
+
+    def _read(self, texts: Sequence[str], paths: Sequence[str], whole: bool) -> Iterator[Encoding]:
+        """Every text as the library reads it; `whole` ones are refused at once when they cannot be short enough."""
+        limit = min(LONGEST, CHARACTERS * self._max_tokens) if whole else LONGEST
+        for text, path in zip(texts, paths, strict=True):
+            if len(text) > limit:
+                raise too_long(text, limit, path, "Shorten it, or ask for truncation." if whole else "Send it in parts.")
+        for part in parts(texts):
+            yield from self._rust.encode_batch(part)
+
+    def _heads(self, texts: Sequence[str], paths: Sequence[str]) -> Iterator[Encoding]:
+        """Of each text at least as much as the tokens before the limit come from."""
+        heads = [head_of(text, HEAD * self._max_tokens, path) for text, path in zip(texts, paths, strict=True)]
+        rest = zip(texts, heads, paths, strict=True)
+        for part in parts(heads):
+            for encoding, (text, head, path) in zip(self._rust.encode_batch(part), rest, strict=False):
+                enough = len(encoding) > self._max_tokens or len(head) == len(text)
+                yield encoding if enough else self._longer(text, len(head), path)
+
+    def _longer(self, text: str, read: int, path: str) -> Encoding:
+        for size in growing(8 * HEAD * self._max_tokens):
+            head = head_of(text, size, path)
+            if len(head) > read:
+                encoding = self._rust.encode(head)
+                if len(encoding) > self._max_tokens or len(head) == len(text):
+                    return encoding
+        raise too_long(text, LONGEST, path, "Send it in parts.")
+
+    @staticmethod
+    def _spans(first: int, last: int, room: int, truncate: Side | None, stride: int | None) -> list[tuple[int, int]]:
+        """The tokens [start, stop) of a text too long, whose own are [first, last), that run together."""
+        if stride is None:
+            return [(last - room, last)] if truncate == "left" else [(first, first + room)]
+        return [(start, min(start + room, last)) for start in range(first, max(first + 1, last - stride), room - stride)]
 
     def _check_stride(self, stride: int) -> None:
         room = self._max_tokens - int(self._rust.num_special_tokens_to_add(is_pair=False))
-        if not 0 <= stride < room:
+        if not 0 <= stride <= room // 2:  # at a half each token is read twice; one below the room, `room` times
             raise InputError(
-                f"is {stride}; it must be from 0 to {room - 1}: a window of this model holds {room} tokens.", where="parameters.stride"
+                f"is {stride}; it must be from 0 to {room // 2}, half of the {room} tokens that a window of this model holds.",
+                where="parameters.stride",
             )
-
-    def _windows(self, whole: Encoded, stride: int) -> list[Encoded]:
-        head, tail = _frame(whole)
-        room = self._max_tokens - head - tail
-        last = len(whole.ids) - tail
-        starts = range(head, max(head + 1, last - stride), room - stride)
-        return [_slice(whole, head, start, min(start + room, last)) for start in starts]
 
     def token_of(self, token_id: int) -> str:
         """The token's own spelling (`##ing`), empty for an id outside the vocabulary."""
@@ -90,42 +151,126 @@ class Tokenizer:
         return str(self._rust.decode(list(ids), skip_special_tokens=skip_special_tokens))
 
 
-def _read(encoding: Encoding, item: int) -> Encoded:
-    return Encoded(
-        ids=np.asarray(encoding.ids, dtype=np.int32),
-        type_ids=np.asarray(encoding.type_ids, dtype=np.int32),
-        offsets=tuple(encoding.offsets),
-        special=tuple(flag == 1 for flag in encoding.special_tokens_mask),
-        words=tuple(encoding.word_ids),
-        item=item,
-    )
+def add(total: int, tokens: int, most: int | None, path: str) -> int:
+    """`total` with the tokens of one more text. Raises TooLargeError when that is more than `most`."""
+    total += tokens
+    if most is not None and total > most:
+        said = f"the request has {total} tokens up to {path}, the limit is {most}."
+        raise TooLargeError(said, hint="Send fewer or shorter texts a request.")
+    return total
 
 
-def _frame(whole: Encoded) -> tuple[int, int]:
+def _whole(encoding: Encoding, item: int) -> Encoded:
+    @cache
+    def marks() -> Marks:
+        return Marks(
+            offsets=tuple(encoding.offsets),
+            special=tuple(flag == 1 for flag in encoding.special_tokens_mask),
+            words=tuple(encoding.word_ids),
+        )
+
+    return Encoded(_array(encoding.ids), _array(encoding.type_ids), item, marks)
+
+
+def _array(values: Sequence[int]) -> NDArray[np.int32]:
+    return np.array(values, dtype=np.int32)
+
+
+def _frame(encoding: Encoding) -> tuple[int, int]:
     """How many special tokens the post-processor put before and after the text."""
-    count = len(whole.special)
-    head = next((i for i, special in enumerate(whole.special) if not special), count)
-    tail = next((i for i, special in enumerate(reversed(whole.special)) if not special), count)
+    mask = encoding.special_tokens_mask
+    head = next((i for i, special in enumerate(mask) if not special), len(mask))
+    tail = next((i for i, special in enumerate(reversed(mask)) if not special), len(mask))
     return head, tail
 
 
-def _slice(whole: Encoded, head: int, start: int, stop: int) -> Encoded:
-    """The window [start, stop) of a text inside the same frame of special tokens.
+def parts(texts: Iterable[str]) -> Iterator[list[str]]:
+    """The texts in order, in lists of about PART characters at most."""
+    part: list[str] = []
+    size = 0
+    for text in texts:
+        if part and size + len(text) > PART:
+            yield part
+            part, size = [], 0
+        part.append(text)
+        size += len(text)
+    if part:
+        yield part
 
-    Cut here and not by the Rust object: its truncation is state that threads would share, and a second post-processing
-    would shift byte-level offsets twice.
+
+def too_long(text: str, limit: int, path: str, hint: str) -> InputError:
+    """The error for a text that is too long to be tokenised."""
+    return InputError(f"the text has {len(text)} characters, more than the {limit} that are read here.", hint=hint, where=path)
+
+
+def head_of(text: str, size: int, path: str) -> str:
+    """The text up to its last safe place within `size` characters, or where there is none, within more; whole if it is short.
+
+    Raises InputError for one that cannot be brought below LONGEST.
     """
-    count = len(whole.ids)
-    tail = _frame(whole)[1]
-    keep = [*range(head), *range(start, stop), *range(count - tail, count)]
-    return Encoded(
-        ids=whole.ids[keep],
-        type_ids=whole.type_ids[keep],
-        offsets=tuple(whole.offsets[i] for i in keep),
-        special=tuple(whole.special[i] for i in keep),
-        words=tuple(whole.words[i] for i in keep),
-        item=whole.item,
+    if len(text) <= min(size, LONGEST):
+        return text
+    for most in growing(size):
+        at = text.rfind(" ", 0, most)
+        while at > 0 and not (_plain(text[at - 1]) and _plain(text[at + 1 : at + 2])):
+            at = text.rfind(" ", 0, at)
+        if at > 0:
+            return text[:at]
+    if len(text) > LONGEST:
+        raise too_long(text, LONGEST, path, "Send it in parts.")
+    return text
+
+
+def growing(size: int) -> Iterator[int]:
+    """`size` and ever more, up to LONGEST."""
+    while size < LONGEST:
+        yield size
+        size *= 8
+    yield LONGEST
+
+
+def _plain(character: str) -> bool:
+    return character.isascii() and character.isalnum()
+
+
+# normalizers and pre-tokenizers that see no further than a space between two ASCII letters or digits, with the settings that matter
+NORMALIZERS: tuple[Mapping[str, Any], ...] = (
+    *({"type": name} for name in ("BertNormalizer", "Lowercase", "NFC", "NFD", "NFKC", "NFKD", "Precompiled", "Strip", "StripAccents")),
+    {"type": "Replace", "pattern": {"Regex": " {2,}"}},  # that space is a single one
+)
+SPLITTERS: tuple[Mapping[str, Any], ...] = (
+    *({"type": name} for name in ("BertPreTokenizer", "Whitespace", "WhitespaceSplit")),
+    {"type": "ByteLevel", "use_regex": True},
+    {"type": "Metaspace", "split": True},
+)
+
+
+def splits_at_spaces(rust: RustTokenizer) -> bool:
+    """Whether a text cut before a space, between two ASCII letters or digits, has the same tokens up to there as the whole text.
+
+    So it is where that space always begins another pre-token: models look at one pre-token at a time. The normalizer must not look
+    past it (composition, reordering and grapheme clusters all end at such a letter), the pre-tokenizer must split there, and no added
+    token may reach over it. Of everything else this is not known, and its texts are read whole.
+    """
+    normalizers, splitters = _steps(rust.normalizer, "normalizers"), _steps(rust.pre_tokenizer, "pretokenizers")
+    added = rust.get_added_tokens_decoder().values()
+    return (
+        all(_is_one_of(step, NORMALIZERS) for step in normalizers)
+        and bool(splitters)
+        and _is_one_of(splitters[0], SPLITTERS)  # what follows in a sequence sees one of its pieces at a time
+        and not any(c.isspace() for token in added for c in token.content)
     )
+
+
+def _steps(component: Any, members: str) -> list[dict[str, Any]]:
+    if component is None:
+        return []
+    state: dict[str, Any] = json.loads(component.__getstate__())
+    return list(state[members]) if state["type"] == "Sequence" else [state]
+
+
+def _is_one_of(step: Mapping[str, Any], known: Iterable[Mapping[str, Any]]) -> bool:
+    return any(step.items() >= settings.items() for settings in known)
 
 
 def find(artifact: Path, manifest: Manifest, layer_root: Path) -> Path:

@@ -28,6 +28,12 @@ def acknowledge(stack: HotfootStack) -> None:
         )
     if stack.deployment.settings.auth == "none":
         accept(stack.endpoint, "AwsSolutions::AwsSolutions-APIG4", 'hotfoot.toml asks for a public API (auth = "none"); it is throttled.')
+    elif stack.deployment.settings.cors_origins:
+        accept(
+            stack.endpoint,
+            "AwsSolutions::AwsSolutions-APIG4",
+            "OPTIONS alone is open: a browser asks before it signs, and the answer holds nothing of the model.",
+        )
     if stack.bulk:
         _bulk(stack, stack.bulk)
 

@@ -16,7 +16,7 @@ def main() -> None:
 
         from hotfoot_infra.compose import build
     except ModuleNotFoundError as error:  # a first deployment is where the extra is still missing
-        sys.exit(f"{sys.executable} has no {error.name}. Install hotfoot[infra] there.")
+        sys.exit(f"{sys.executable} has no {error.name}. Install hotfoot there with its extra `infra`.")
     app = cdk.App()
     try:
         build(Path(app.node.try_get_context("hotfoot") or FILE), app)

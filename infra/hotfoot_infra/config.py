@@ -24,7 +24,7 @@ class Deployment:
 
 def read(path: Path) -> tuple[Deployment, ...]:
     """What `path` (a hotfoot.toml) asks for. Raises InputError: every fault of the file, or every bundle that cannot be deployed."""
-    wanted = project.read(path)
+    wanted = project.read(path, targets=[targets.LOCAL, *targets.names()])  # the tasks are code, which infrastructure does not import
     if not wanted.deploys:
         raise InputError(f"{path.name} has no [deploy.NAME], so there is nothing to deploy.")
     found = [_deployment(wanted, name) for name in sorted(wanted.deploys)]

@@ -35,6 +35,7 @@ class HotfootStack(cdk.Stack):
                 description=f"hotfoot {deployment.name}: {deployment.bundle.model_id}"[:256],
                 memory_mb=settings.memory_mb,
                 timeout_s=settings.timeout_s,
+                service=self.stack_name,
                 environment={},
                 reserved_concurrency=settings.reserved_concurrency,
                 provisioned_concurrency=settings.provisioned_concurrency,

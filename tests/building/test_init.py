@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import get_args, get_type_hints
 
 import pytest
 from typer.testing import CliRunner
 
 from hotfoot.contract import project
 from hotfoot.contract.errors import HotfootError, InputError
-from hotfoot.contract.project import FILE, Deploy
+from hotfoot.contract.project import FILE, Build, Deploy
 from hotfoot_build import cli
 from hotfoot_build.init_command import CDK, CONTEXT, TEMPLATE, init, interpreter
-from hotfoot_build.pipeline import BuildRequest
+from hotfoot_build.passes.pool_in_graph import POOLINGS
+from hotfoot_build.pipeline import PRECISIONS, BuildRequest
 from walls.house import ROOT
 
 
@@ -36,11 +38,18 @@ def test_what_is_commented_out_is_right_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [FILE, CDK])
-def test_nothing_is_overwritten(name: str, tmp_path: Path) -> None:
+def test_what_is_missing_is_written_and_nothing_overwritten(name: str, tmp_path: Path) -> None:
+    """As in a checkout, which has a cdk.json."""
     (tmp_path / name).write_text("mine", encoding="utf-8")
-    with pytest.raises(InputError, match=f"already has {name}"):
+    other = CDK if name == FILE else FILE
+    assert init(tmp_path) == (tmp_path / other,)
+    assert (tmp_path / name).read_text(encoding="utf-8") == "mine"
+    before = (tmp_path / other).read_bytes()
+    with pytest.raises(InputError, match=f"already has {FILE} and {CDK}"):
         init(tmp_path)
-    assert [(p.name, p.read_text(encoding="utf-8")) for p in tmp_path.iterdir()] == [(name, "mine")]
+    assert (tmp_path / name).read_text(encoding="utf-8") == "mine"
+    assert (tmp_path / other).read_bytes() == before
+    assert len(list(tmp_path.iterdir())) == 2
 
 
 def test_an_environment_inside_the_project_is_named_from_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,6 +64,27 @@ def test_the_repository_deploys_as_a_project_does() -> None:
 
 def table(folder: Path) -> None:
     (folder / FILE).write_text('[build.mine]\nmodel = "a/b"\ntask = "feature-extraction"\nmax_tokens = 7\n', encoding="utf-8")
+
+
+def test_a_build_by_name_names_every_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = '[build.mine]\nmodel = "a/b"\ntask = "token-clasification"\ntarget = "lambda"\nprecision = "int3"\npooling = "men"\n'
+    (tmp_path / FILE).write_text(text + '[build.own]\nmodel = "a/b"\ntask = "my.task"\n', encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    for command in ("build", "bundle"):
+        with pytest.raises(InputError) as refused:
+            CliRunner().invoke(cli.app, [command, "own"], catch_exceptions=False)
+        said = [line.strip().partition(": ")[0::2] for line in str(refused.value).splitlines()[1:]]
+        assert [place for place, _ in said] == [f"{FILE}:{line}" for line in (3, 4, 5, 6)]
+        assert said[0][1].startswith("build.mine.task: is 'token-clasification'; there are feature-extraction, ")
+        assert "lambda-arm64" in said[1][1]
+        assert "local" in said[1][1]
+
+
+def test_the_file_knows_what_the_build_stage_knows() -> None:
+    hints = get_type_hints(Build)
+    assert get_args(hints["precision"]) == PRECISIONS
+    [pooling] = [kind for kind in get_args(hints["pooling"]) if kind is not type(None)]
+    assert set(get_args(pooling)) == {*POOLINGS, "none"}
 
 
 def test_a_build_by_name_is_what_its_table_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -126,6 +126,35 @@ def test_a_damaged_cached_layer_is_made_again(tmp_path: Path, lock: Path) -> Non
     assert any("making it again" in line for line in said)
 
 
+def test_a_cached_layer_that_another_bundle_copies_is_not_taken_away(tmp_path: Path, lock: Path) -> None:
+    write_artifact(tmp_path / "artifact")
+    first = bundle(tmp_path / "artifact", tmp_path / "one", progress=ignore, python=HERE, lock=lock)
+    [cached] = (tmp_path / "cache" / "hotfoot" / "layers").iterdir()
+    code = """
+import sys
+from pathlib import Path
+from hotfoot_build import cache
+with cache.using(Path(sys.argv[1]), lambda work: None) as place:
+    print("ready", flush=True)
+    sys.stdin.readline()
+    print((place / "runtime/python/tiny/__init__.py").read_text())
+"""
+    said: list[str] = []
+    with subprocess.Popen([sys.executable, "-c", code, str(cached)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "ready\n"
+        (cached / "runtime" / "python" / "tiny" / "__init__.py").write_text("VALUE = 0\n")
+
+        def progress(message: str) -> None:
+            said.append(message)
+            if message.startswith("waiting for another process"):
+                assert other.communicate("go on\n", timeout=60)[0] == "VALUE = 0\n\n"
+
+        assert bundle(tmp_path / "artifact", tmp_path / "two", progress=progress, python=HERE, lock=lock) == first
+    assert [line.split()[0] for line in said[:2]] == ["waiting", "runtime:"]
+    assert "making it again" in said[1]
+
+
 def test_models_with_one_tokenizer_share_its_layer_and_only_the_model_layer_changes(tmp_path: Path, lock: Path) -> None:
     write_artifact(tmp_path / "a", weights=b"one")
     write_artifact(tmp_path / "b", weights=b"other")

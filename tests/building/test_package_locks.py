@@ -50,3 +50,17 @@ def test_the_lock_has_every_dependency_of_the_runtime() -> None:
 
 def test_what_lambda_brings_or_only_the_build_needs_is_not_shipped() -> None:
     assert not wanted("container") & {"boto3", "botocore", "torch", "transformers", "onnx", "huggingface-hub", "protobuf"}
+
+
+def test_the_export_environment_is_held_to_one_version_of_all_that_it_asks_for() -> None:
+    text = (LOCKS / "export.txt").read_text()
+    for line in text.splitlines():
+        assert re.fullmatch(r"[a-z0-9-]+==\S+( ; .*)?", line), line  # constraints, without hashes
+    assert wanted("export") < set(re.findall(r"^([a-z0-9-]+)==", text, re.MULTILINE))  # and their dependencies
+    exact = {line for line in (LOCKS / "export.in").read_text().splitlines() if "==" in line}
+    assert exact <= {line.partition(" ")[0] for line in text.splitlines()}
+
+
+def test_the_script_makes_every_lock() -> None:
+    [loop] = re.findall(r"^for name in (.*); do$", (ROOT / "scripts" / "lock").read_text(), re.MULTILINE)
+    assert sorted(loop.split()) == sorted(p.stem for p in LOCKS.glob("*.in"))

@@ -17,7 +17,7 @@ from hotfoot.contract import manifest
 from hotfoot.contract.errors import ArtifactError, ParityError
 from hotfoot.http.app import create_app
 from hotfoot.model import Model
-from hotfoot_build import replay
+from hotfoot_build import cli, replay
 from support import tiny
 
 
@@ -95,3 +95,12 @@ def test_a_deployment_is_asked_over_http() -> None:
 )
 def test_numbers_may_differ_a_little_and_nothing_else(found: object, wanted: object, where: str | None) -> None:
     assert replay.differs(found, wanted) == where
+
+
+def test_the_command_asks_again(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    built = tiny.artifact("score", "int8")
+    monkeypatch.setattr("sys.argv", ["hotfoot", "check", str(built.path)])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"{built.path}: 5 answers are those of the build\n"

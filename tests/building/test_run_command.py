@@ -109,6 +109,7 @@ def test_killed_in_the_middle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     [
         (["--part-bytes", "0"], "part_bytes: must be at least 1"),
         (["--field", ""], "field: must not be empty"),
+        (["--mask", "--id-field", "text"], "id_field: is the text's own field, 'text'"),
         (["--parameters", "{"], "is not JSON"),
         (["--parameters", "[]"], "must be a JSON object"),
         (["--parameters", '{"stride": 3}'], "parameters.stride"),

@@ -80,9 +80,13 @@ def test_every_fault_is_named_with_its_line(tmp_path: Path) -> None:
         ("[deploy.a]\nreserved_concurrency = 2\nprovisioned_concurrency = 3\n", ":3: deploy.a.provisioned_concurrency: is 3, more than"),
         ("[deploy.a]\nthrottle_rate = 500\n", ":1: deploy.a.throttle_burst: is 100, less than the rate"),
         ("[deploy.a.bulk]\nbatch_size = 11\n", ":2: deploy.a.bulk.batch_size: is 11; above 10"),
-        ("[deploy.a.bulk]\nparameters = { stride = 1 }\n", ":1: deploy.a.bulk: parameters.stride: is an option of its own"),
+        ("[deploy.a.bulk]\nparameters = { stride = 1 }\n", ":2: deploy.a.bulk.parameters.stride: is an option of its own"),
         (f'[deploy.a.bulk]\nfield = "{"x" * 3000}"\n', ":1: deploy.a.bulk: is too much for a function's environment"),
-        ('[deploy.a.bulk]\nfield = ""\n', ":1: deploy.a.bulk: field: must not be empty"),
+        ('[deploy.a.bulk]\nfield = ""\n', ":2: deploy.a.bulk.field: must not be empty"),
+        ('[deploy.a.bulk]\nmask = true\n\nid_field = "text"\n', ":4: deploy.a.bulk.id_field: is the text's own field, 'text'"),
+        ('[deploy.a]\ncors_origins = ["app.example.com"]\n', ":2: deploy.a.cors_origins: must be the origin of a web page"),
+        ("[build.a]\nmodel = 'm'\ntask = 't'\nprecision = 'int3'\n", ":4: build.a.precision: must be one of 'int8', 'fp32', got 'int3'"),
+        ("[build.a]\nmodel = 'm'\ntask = 't'\npooling = 'men'\n", ":4: build.a.pooling: must be one of 'cls', 'mean',"),
         ("deploy = 1\n", ":1: deploy: must be tables"),
         ("[deploy]\na = 1\n", ":2: deploy.a: must be a table, got 1"),
         ("[build.a]\nmodel = 'm'\ntask = 't'\nallow_pickle = 1\n", ":4: build.a.allow_pickle: must be true or false, got 1"),
@@ -115,6 +119,24 @@ def test_defaults_and_places(tmp_path: Path) -> None:
     assert made.artifact_dir("a") == tmp_path / "artifacts/a"
     with pytest.raises(InputError, match=r"no \[build\.b\]; it has a"):
         made.build("b")
+
+
+def test_names_are_checked_by_whoever_knows_them(tmp_path: Path) -> None:
+    text = "[build.a]\nmodel = 'm'\ntask = 'fill-msk'\ntarget = 'moon'\n[build.b]\nmodel = 'm'\ntask = 'my.task'\nprecision = 'int3'\n"
+    (tmp_path / FILE).write_text(text, encoding="utf-8")
+    with pytest.raises(InputError) as refused:
+        project.read(tmp_path / FILE, tasks=["fill-mask", "b"], targets=["local", "sun"])
+    assert [line.strip() for line in str(refused.value).splitlines()[1:]] == [
+        "hotfoot.toml:3: build.a.task: is 'fill-msk'; there are b, fill-mask, or a module of your own, as mypkg.mytask",
+        "hotfoot.toml:4: build.a.target: is 'moon'; there are local, sun",
+        "hotfoot.toml:8: build.b.precision: must be one of 'int8', 'fp32', got 'int3'",
+    ]
+    (tmp_path / FILE).write_text(text.replace("precision = 'int3'", ""), encoding="utf-8")
+    assert project.read(tmp_path / FILE).builds["a"].target == "moon"  # nobody here knows better
+
+
+def test_one_object_an_invocation_unless_asked() -> None:
+    assert Bulk().batch_size == 1
 
 
 def test_bulk_options_have_their_names_and_defaults() -> None:

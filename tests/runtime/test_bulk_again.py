@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import count
 
@@ -11,10 +11,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from hotfoot.bulk import readers
-from hotfoot.bulk.pipeline import Deadline, GoneError, OutOfTimeError, Source, process
+from hotfoot.bulk import answers, readers
+from hotfoot.bulk.deadline import Deadline, OutOfTimeError
+from hotfoot.bulk.pipeline import GoneError, Source, process
 from hotfoot.bulk.report import Origin
 from hotfoot.contract.errors import ArtifactError, UnsupportedError
+from hotfoot.session import Session
+from hotfoot.task import Array, Encoded
 from support.bulk import SENTENCES, files, lines, run, work_of
 from support.objects import CrashError, MemoryResults, Objects
 
@@ -119,12 +122,15 @@ class TestEveryRecordOnce:
             passed = count()
             deadline = Deadline(lambda p=passed, s=stop: 100.0 if next(p) <= s else 0.0)  # type: ignore[misc]
             cut = replace(work, options=replace(work.options, part_bytes=sizes[attempt % len(sizes)]))
-            before = len(lines(files(results)))
+            before, further = len(lines(files(results))), None
             try:
                 run(body, results, work=cut, key="a.jsonl", deadline=deadline)
-            except OutOfTimeError:
-                # what was answered is kept, so that every attempt gets further
-                assert len(lines(files(results))) > before or stop == 0
+            except OutOfTimeError as error:
+                further = error.further
+            if further is not None:
+                # what was answered is kept, so that every attempt gets further, and says so
+                assert further == (len(lines(files(results))) > before)
+                assert further or stop == 0
         _, found = run(body, results, work=work, key="a.jsonl")
         assert lines(found) == lines(wanted)
         assert json.loads(found["_report.json"])["errors"] == json.loads(wanted["_report.json"])["errors"]
@@ -166,6 +172,74 @@ def test_a_part_is_not_answered_twice() -> None:
     assert len(lines(found)) == 20
 
 
+class TestLongDocuments:
+    """One text of many windows, with a clock that moves as the model runs."""
+
+    @pytest.fixture
+    def clock(self, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+        """What is left; a run takes one."""
+        left = [0.0]
+        run_ = Session.run
+
+        def slow(session: Session, inputs: Sequence[Encoded]) -> list[Array]:
+            left[0] -= 1
+            return run_(session, inputs)
+
+        monkeypatch.setattr(Session, "run", slow)
+        monkeypatch.setattr(answers, "RUN_TOKENS", 256)  # four windows
+        return left
+
+    def test_the_clock_is_looked_at_between_runs(self, clock: list[float]) -> None:
+        work, results = work_of("token-classification", whole=True), MemoryResults()
+        body = ("word " * 800 + "Maria").encode()
+        clock[0] = 1000.0
+        _, wanted = run(body, results, work=work)
+        assert 1000 - clock[0] >= 4
+        results, clock[0] = MemoryResults(), 2.5
+        with pytest.raises(OutOfTimeError, match="within a batch") as caught:
+            run(body, results, work=work, deadline=Deadline(lambda: clock[0]))
+        assert clock[0] == 0.5  # a margin of a quarter, 0.625: two runs were in time
+        assert not caught.value.further
+        assert files(results) == {}
+        clock[0] = 1000.0
+        assert run(body, results, work=work, deadline=Deadline(lambda: clock[0]))[1] == wanted
+
+    def test_what_came_before_is_kept(self, clock: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+        whole = readers.batches
+        monkeypatch.setattr(readers, "batches", lambda found: whole(found, 1))
+        work, results = work_of("token-classification"), MemoryResults()
+        body, clock[0] = b"Maria\n" + b"word " * 800, 3.5
+        with pytest.raises(OutOfTimeError) as caught:
+            run(body, results, work=work, deadline=Deadline(lambda: clock[0]))
+        assert caught.value.further
+        assert [r["line"] for r in lines(files(results))] == [1]
+
+    def test_runs_in_pieces_give_the_same(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        body = "\n".join([*SENTENCES, "word " * 500 + "Maria in Springfield"] * 3).encode()
+        _, wanted = run(body, work=work_of("token-classification"))
+        for tokens in (1, 64, 100, 1000):
+            monkeypatch.setattr(answers, "RUN_TOKENS", tokens)
+            assert run(body, work=work_of("token-classification"))[1] == wanted
+
+    def test_a_text_that_costs_too_much_is_an_error_record(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        work = work_of("token-classification", stride=8)  # windows of 62, each 54 further on
+        monkeypatch.setattr(answers, "TEXT_TOKENS", 10 * 64)
+        fits, over = "word " * (62 + 9 * 54), "word " * (62 + 9 * 54 + 1)
+        _, found = run(f"Maria\n{fits}\n{over}\nMaria".encode(), work=work)
+        made = lines(found)
+        assert ["error" in r for r in made] == [False, False, True, False]
+        message = "the text takes 11 windows of 64 tokens, 640 tokens is the most"
+        assert made[2]["error"] == {"kind": "too_large", "message": message}
+        assert json.loads(found["_report.json"])["errors"] == {"too_large": 1}
+
+    def test_the_longest_line_is_answered_or_refused(self) -> None:
+        longest = b"Maria " * (readers.TEXT_BYTES // 6)
+        [record, after] = lines(run(longest + b"\nMaria")[1])
+        assert (record["error"]["kind"], "prediction" in after) == ("input", True)
+        [record, after] = lines(run(longest + b"\nMaria", work=work_of("token-classification"))[1])
+        assert (record["error"]["kind"], "prediction" in after) == ("too_large", True)
+
+
 @pytest.mark.parametrize(
     ("remaining", "near"),
     [(lambda: 0.0, True), (lambda: 900.0, False), (lambda: float("inf"), False), (iter([40.0, 9.0]).__next__, True)],
@@ -174,9 +248,11 @@ def test_deadlines(remaining: Callable[[], float], near: bool) -> None:
     assert Deadline(remaining).is_near() is near
 
 
-def test_a_slow_batch_moves_the_deadline() -> None:
+def test_a_slow_run_moves_the_deadline() -> None:
+    assert Deadline().worked is False
     deadline = Deadline(lambda: 100.0)
     deadline.lap(49.0)
+    assert deadline.worked
     assert not deadline.is_near()
     deadline.lap(50.0)
     assert deadline.is_near()

@@ -57,6 +57,12 @@ class TestOptions:
         for fault in ("field:", "id_field:", "part_bytes:", "stride:", "parameters.truncate:", "parameters.stride:"):
             assert f"\n  {fault}" in str(caught.value)
 
+    def test_an_id_cannot_undo_the_mask(self) -> None:
+        with pytest.raises(ArtifactError, match=r"id_field: is the text's own field, 'text': .* would undo mask"):
+            bulk.read('{"mask": true, "id_field": "text"}')
+        assert bulk.read('{"mask": true, "id_field": "text", "field": "body"}').mask
+        assert bulk.read('{"id_field": "text"}').id_field == "text"  # nobody asked to hide anything
+
     @pytest.mark.parametrize("text", ["[]", "{", "5", '{"mask": NaN}', '{"mask": true, "mask": true}'])
     def test_what_is_no_object(self, text: str) -> None:
         with pytest.raises(ArtifactError, match="HOTFOOT_BULK"):

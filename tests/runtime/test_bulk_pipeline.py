@@ -11,7 +11,7 @@ import pytest
 
 from hotfoot.bulk.answers import prepare
 from hotfoot.contract.bulk import BulkOptions
-from hotfoot.contract.errors import InputError, UnsupportedError
+from hotfoot.contract.errors import HotfootError, InputError, TooLargeError, UnsupportedError
 from support.bulk import SENTENCES, lines, run, work_of
 from support.objects import MemoryResults
 from support.serving import model, opened
@@ -58,6 +58,25 @@ def test_ids_are_repeated() -> None:
     assert [r.get("id") for r in lines(found)] == ["a", None, 7]
 
 
+@pytest.mark.parametrize("mask", [False, True])
+def test_an_error_record_can_be_found_again(mask: bool) -> None:
+    rows = [{"text": "", "id": "a"}, {"id": 7}, {"text": 5, "id": "b"}, {"text": ""}, {"text": "Maria", "id": "c"}]
+    body = b"\n".join(json.dumps(row).encode() for row in rows) + b"\nnot json"
+    _, found = run(body, work=work_of("token-classification", mask=mask, id_field="id"), key="a.jsonl")
+    made = lines(found)
+    assert [("error" in r, r.get("id")) for r in made] == [
+        (True, "a"), (True, 7), (True, "b"), (True, None), (False, "c"), (True, None),
+    ]  # fmt: skip
+    assert json.loads(found["_report.json"])["errors"] == {"input": 5}
+
+
+def test_an_id_that_is_the_text_is_in_no_error_record() -> None:
+    body = b'{"text": "good"}\n' + json.dumps({"text": "canary " * 70}).encode()
+    _, found = run(body, work=work_of("text-classification", id_field="text"), key="a.jsonl")
+    assert [r.get("id") for r in lines(found)] == ["good", None]
+    assert b"canary" not in b"".join(found.values())
+
+
 def test_bad_records_leave_their_neighbours_alone() -> None:
     long = "good " * 70
     rows = [{"text": "good"}, {"text": ""}, {"text": long}, {"text": 5}, {"text": "bad"}, {"text": long}]
@@ -69,7 +88,10 @@ def test_bad_records_leave_their_neighbours_alone() -> None:
     assert made[2] == {
         "line": 3,
         "error": {"kind": "input", "message": "the text has 72 tokens, the limit is 64, special tokens included."},
+        "digest": model("text-classification").manifest.digest[:12],
+        "options": BulkOptions().fingerprint,
     }
+    assert {r["digest"] for r in made} == {made[2]["digest"]}
     assert made[0]["prediction"] == made[8]["prediction"] == model("text-classification").predict(["good"]).answer[0]
     report = json.loads(found["_report.json"])
     assert (report["records"], report["failed"], report["errors"]) == (9, 6, {"input": 6})
@@ -117,17 +139,18 @@ def test_numbers_that_are_not_finite_are_error_records(tmp_path: Path) -> None:
     assert lines(found)[1]["error"] == {"kind": "internal", "message": "the model gave a number that is not finite"}
 
 
-def test_a_task_that_refuses_late_and_quotes() -> None:
+@pytest.mark.parametrize(("refusal", "kind"), [(InputError, "input"), (TooLargeError, "too_large")])
+def test_a_task_that_refuses_late_and_quotes(refusal: type[HotfootError], kind: str) -> None:
     own = model("text-classification")
 
     def decode(request: Any, encoded: Any, outputs: Any, manifest: Any) -> Any:
         if any("canary" in text for text in request.texts):
-            raise InputError(f"cannot take {request.texts}")
+            raise refusal(f"cannot take {request.texts}")
         return own.task.decode(request, encoded, outputs, manifest)
 
     picky = replace(own, task=replace(own.task, name="mine", decode=decode))
     _, found = run(b"good\ncanary\nbad", work=prepare(picky, BulkOptions()))
-    assert ["error" in r for r in lines(found)] == [False, True, False]
+    assert [r.get("error", {}).get("kind") for r in lines(found)] == [None, kind, None]
     assert b"canary" not in b"".join(found.values())
 
 
@@ -164,12 +187,13 @@ def test_canaries() -> None:
     """A secret in every place where a text can be wrong: it is in no output."""
     bad = [
         '{"text": "canary"', '{"text": ["canary"]}', '{"canary": 5}', '"canary"', "canary", '{"text": "canary", "id": ["canary"]}',
-        '{"text": "canary \\ud800"}', json.dumps({"text": "canary " * 70}), '{"text": "", "id": "canary"}',
+        '{"text": "canary \\ud800"}', json.dumps({"text": "canary " * 70}), '{"text": "", "id": "k-7"}',
     ]  # fmt: skip
     body = "\n".join(bad).encode() + b'\n{"text": "canary \xff"}\n'
     options = BulkOptions(id_field="id", parameters={"aggregation_strategy": "none"})
     _, found = run(body, work=prepare(model("token-classification"), options), key="a.jsonl")
-    assert [("error" in r, set(r)) for r in lines(found)] == [(True, {"line", "error"})] * 10
+    assert [set(r) - {"id"} for r in lines(found)] == [{"line", "error", "digest", "options"}] * 10
+    assert [r["id"] for r in lines(found) if "id" in r] == ["k-7"]
     assert b"canary" not in b"".join(found.values())
     # and with mask, a right text shows only what no entity covers
     _, found = run(b"canary Maria\n", work=work_of("token-classification", mask=True))

@@ -82,6 +82,15 @@ def test_ids(value: str | None, found: object) -> None:
         assert (record.text, record.id) == ("x", found)
 
 
+@pytest.mark.parametrize(
+    ("line", "found"), [(b'{"id": 7}', 7), (b'{"text": 5, "id": "a"}', "a"), (b'{"text": "x", "id": []}', None), (b'"id"', None)]
+)
+def test_a_faulty_record_keeps_its_id(line: bytes, found: object) -> None:
+    [record] = read(line, "a.jsonl", BulkOptions(id_field="id"))
+    assert record.fault
+    assert record.id == found
+
+
 def test_whole_documents() -> None:
     whole = BulkOptions(whole=True)
     assert texts(b"\xef\xbb\xbfone\r\n\r\ntwo\n", options=whole) == [(1, "one\r\n\r\ntwo\n")]

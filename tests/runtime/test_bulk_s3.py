@@ -26,6 +26,7 @@ def objects(server_objects: Objects) -> Objects:
     server_objects.versions.clear()
     server_objects.requests.clear()
     server_objects.forbidden = set()
+    server_objects.conflicts = 0
     return server_objects
 
 
@@ -44,6 +45,36 @@ def test_results_are_created_once(objects: Objects) -> None:
         with pytest.raises(Exception, match="AccessDenied") as caught:
             attempt()
         assert s3.code_of(caught.value) == "AccessDenied"
+
+
+class TestConflicts:
+    """409: somebody else writes or removes the same key at this moment."""
+
+    @pytest.fixture
+    def pauses(self, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+        made: list[float] = []
+        monkeypatch.setattr("time.sleep", made.append)
+        return made
+
+    def test_asked_again_until_it_is_ours(self, objects: Objects, pauses: list[float]) -> None:
+        objects.conflicts = 2
+        assert s3.S3Results("results").create("x.jsonl", b"1\n")
+        assert objects.files("results") == {"x.jsonl": b"1\n"}
+        assert pauses == [0.1, 0.3]
+
+    def test_asked_again_until_it_is_there(self, objects: Objects, pauses: list[float]) -> None:
+        objects.put("results", "x.jsonl", b"theirs")
+        objects.conflicts = 1
+        assert not s3.S3Results("results").create("x.jsonl", b"mine")
+        assert objects.files("results") == {"x.jsonl": b"theirs"}
+        assert len(pauses) == 1
+
+    def test_not_for_ever(self, objects: Objects, pauses: list[float]) -> None:
+        objects.conflicts = 99
+        with pytest.raises(Exception, match="ConditionalRequestConflict"):
+            s3.S3Results("results").create("x.jsonl", b"mine")
+        assert (99 - objects.conflicts, len(pauses)) == (5, 4)
+        assert objects.files("results") == {}
 
 
 @pytest.mark.parametrize(("size", "requests"), [(0, 1), (1, 1), (9, 1), (10, 1), (11, 2), (20, 2), (25, 3)])

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import logging
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from io import StringIO
 from types import ModuleType
 from typing import Any
@@ -16,26 +14,12 @@ from typing import Any
 import pytest
 
 from hotfoot import observe
-from hotfoot.bulk import s3
 from hotfoot.contract.errors import ArtifactError, HotfootError
 from support import events
+from support.bulk import HANDLER, KEY, call, fresh, made, message, put
 from support.events import Context
-from support.objects import Objects, Server, boto_server
+from support.objects import Objects, Server, boto_server, forget_clients
 from support.serving import artifact
-
-KEY = "in/a+b ü.txt"
-NAME = "hotfoot.handlers.bulk"
-
-
-@dataclass(frozen=True)
-class Hurried(Context):
-    """An invocation with little time left."""
-
-    left_ms: int = 0
-
-    def get_remaining_time_in_millis(self) -> int:
-        """What is left."""
-        return self.left_ms
 
 
 @pytest.fixture(scope="module")
@@ -58,49 +42,9 @@ def log(monkeypatch: pytest.MonkeyPatch) -> StringIO:
     return stream
 
 
-def fresh(task: str = "text-classification", **options: Any) -> ModuleType:
-    """The handler's module as a new environment imports it."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("HOTFOOT_ARTIFACT", str(artifact(task)))
-        patch.setenv("HOTFOOT_RESULTS_BUCKET", "results")
-        patch.setenv("HOTFOOT_RESULTS_PREFIX", "out/")
-        patch.setenv("HOTFOOT_BULK", json.dumps(options))
-        sys.modules.pop(NAME, None)
-        module = importlib.import_module(NAME)
-        sys.modules.pop(NAME)
-        return module
-
-
 @pytest.fixture(scope="module")
 def function() -> ModuleType:
     return fresh()
-
-
-def message(bucket: str, key: str, *, number: int = 1, version: str | None = None, etag: str | None = None) -> dict[str, Any]:
-    """A queue's record that announces an object by EventBridge."""
-    [record] = events.load("sqs_eventbridge_created")["Records"]
-    body = json.loads(record["body"])
-    found = {"key": key, "size": 5, **({"version-id": version} if version else {}), **({"etag": etag} if etag else {})}
-    body["detail"].update(bucket={"name": bucket}, object=found)
-    return {**record, "messageId": f"m{number}", "body": json.dumps(body)}
-
-
-def call(function: ModuleType, *records: Any, context: Context | None = None) -> list[str]:
-    """The ids of the messages that failed."""
-    answer = function.handler({"Records": list(records)}, context or Context())
-    assert set(answer) == {"batchItemFailures"}
-    assert json.loads(json.dumps(answer)) == answer
-    return [failure["itemIdentifier"] for failure in answer["batchItemFailures"]]
-
-
-def made(objects: Objects) -> dict[str, bytes]:
-    return {key.rpartition("/")[2]: body for key, body in objects.files("results").items()}
-
-
-def put(objects: Objects, body: bytes = b"good\nbad\n", key: str = KEY) -> dict[str, Any]:
-    stored = objects.put("texts", key, body)
-    assert stored
-    return message("texts", key, version=stored.version_id, etag=stored.etag)
 
 
 @pytest.mark.parametrize("name", ["sqs_eventbridge_created", "sqs_s3_created", "sqs_s3_sns"])
@@ -222,35 +166,6 @@ class TestWhatFails:
         assert call(function, {**record, "messageId": "both", "body": text}) == ["both"]
         assert len(objects.files("results")) == 2
 
-    def test_no_time(self, function: ModuleType, objects: Objects) -> None:
-        assert call(function, put(objects), put(objects, key="b.txt"), context=Hurried(left_ms=0)) == ["m1", "m1"]
-        assert objects.requests == []
-        assert objects.files("results") == {}
-
-    def test_no_bucket(self, function: ModuleType, objects: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(function, "bulk", type(function.bulk)(None, "out", function.bulk.options))
-        assert call(function, put(objects)) == ["m1"]
-
-    def test_time_runs_out_in_the_middle(self, objects: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
-        function = fresh()
-        whole = function.process.__globals__["readers"].batches
-        monkeypatch.setattr(function.process.__globals__["readers"], "batches", lambda found: whole(found, 2, 100))
-        record, context = put(objects, b"good\nbad\nfine\n" * 3), Hurried(left_ms=40_000)
-        answer: Callable[..., Any] = type(function.work).answer
-
-        def slow(work: Any, records: Any) -> Any:
-            object.__setattr__(context, "left_ms", context.left_ms - 11_000)
-            return answer(work, records)
-
-        monkeypatch.setattr(type(function.work), "answer", slow)
-        assert call(function, record, context=context) == ["m1"]
-        assert list(made(objects)) == ["part-00000.jsonl"]
-        object.__setattr__(context, "left_ms", 900_000)
-        assert call(function, record, context=context) == []
-        assert list(made(objects)) == ["_report.json", "part-00000.jsonl", "part-00001.jsonl"]
-        records = [json.loads(line) for name, body in sorted(made(objects).items()) if "part" in name for line in body.splitlines()]
-        assert [r["line"] for r in records] == list(range(1, 10))
-
 
 def test_mask_end_to_end(objects: Objects) -> None:
     function = fresh("token-classification", mask=True, id_field="id", stride=0, truncate=True)
@@ -262,12 +177,11 @@ def test_mask_end_to_end(objects: Objects) -> None:
 
 def test_no_text_in_any_log(objects: Objects, log: StringIO, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]) -> None:
     """Everything at DEBUG, right and wrong texts, and results that do hold the text: none of it is told to anybody."""
-    s3.client().close()
-    s3.client.cache_clear()
+    forget_clients()
     for name in ("boto3", "botocore", "urllib3"):
         logging.getLogger(name).setLevel(logging.NOTSET)
     caplog.set_level(logging.DEBUG)
-    caplog.set_level(logging.DEBUG, observe.SERVICE)
+    caplog.set_level(logging.DEBUG, observe.logger().service)
     function = fresh("token-classification", id_field="id")
     body = b'{"text": "canary Maria", "id": "canary"}\n{"text": "canary"\n"canary"\n' + json.dumps({"text": "canary " * 90}).encode()
     record = put(objects, body, "a.jsonl")
@@ -283,11 +197,31 @@ def test_no_text_in_any_log(objects: Objects, log: StringIO, caplog: pytest.LogC
     assert [name for name in ("boto3", "botocore", "urllib3") if logging.getLogger(name).isEnabledFor(logging.DEBUG)] == []
 
 
-def test_start_needs_no_bucket_and_no_boto3() -> None:
-    code = f"import sys, {NAME} as b; print([m for m in ('boto3', 'botocore.session', 'starlette', 'uvicorn') if m in sys.modules])"
-    environment = {"HOTFOOT_ARTIFACT": str(artifact("text-classification")), "PATH": "/usr/bin:/bin"}
-    done = subprocess.run([sys.executable, "-W", "error", "-c", code], env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+def test_no_event_in_the_log(objects: Objects, log: StringIO, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POWERTOOLS_LOGGER_LOG_EVENT", "true")
+    function = fresh()
+    assert call(function, {**put(objects), "messageId": "m3", "body": '{"inputs": "canary"}'}) == ["m3"]
+    assert function.handler({"warmup": True, "inputs": "canary"}, Context())["warm"]
+    assert '"message":"failed"' in log.getvalue()
+    assert "canary" not in log.getvalue() + capfd.readouterr().out
+
+
+def test_without_a_bucket_it_does_not_start() -> None:
+    done = started(HOTFOOT_RESULTS_BUCKET="")
+    assert done.returncode != 0
+    assert "ArtifactError: HOTFOOT_RESULTS_BUCKET in the environment is not set." in done.stderr
+
+
+def started(**variables: str) -> subprocess.CompletedProcess[str]:
+    """A fresh process that imports the handler."""
+    code = f"import sys, {HANDLER} as b; print([m for m in ('boto3', 'botocore.session', 'starlette', 'uvicorn') if m in sys.modules])"
+    environment = {"HOTFOOT_ARTIFACT": str(artifact("text-classification")), "PATH": "/usr/bin:/bin", **variables}
+    return subprocess.run([sys.executable, "-W", "error", "-c", code], env=environment, capture_output=True, text=True, check=False)
+
+
+def test_start_needs_no_boto3() -> None:
+    done = started(HOTFOOT_RESULTS_BUCKET="b")
+    assert (done.stdout.strip(), done.stderr) == ("[]", "")
 
 
 def test_wrong_options_stop_the_start() -> None:

@@ -146,12 +146,13 @@ def test_stage_is_no_part_of_a_word(lambda_function: ModuleType) -> None:
         body_of(call(lambda_function, event), status)
 
 
-def in_new_process(code: str) -> str:
+def in_new_process(code: str, **more: str) -> str:
     """What a new Python prints that has imported the handler as `http`."""
     environment = {
         "HOTFOOT_ARTIFACT": str(artifact("text-classification")),
         "PATH": "/usr/bin:/bin",
         "PYTHONPATH": str(Path(__file__).parents[1]),
+        **more,
     }
     command = [sys.executable, "-W", "error", "-c", f"from hotfoot.handlers import http\n{code}"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
@@ -175,6 +176,32 @@ def test_cold_start_counts_once_and_texts_are_never_logged() -> None:
     assert first["ModelOpen"][0] > 0
     assert "ColdStarts" not in second
     assert first["_aws"]["CloudWatchMetrics"][0]["Namespace"] == "hotfoot"
+
+
+def test_no_setting_makes_the_log_hold_a_text() -> None:
+    out = in_new_process(
+        "from support import events\n"
+        "for event in (events.request('apigateway_v2', '/', {'inputs': 'topsecret'}), {'inputs': 'topsecret'}, {'x': 'topsecret'}):\n"
+        "    try:\n"
+        "        http.handler(event, events.Context())\n"
+        "    except Exception as error:\n"
+        "        print(type(error).__name__)",
+        POWERTOOLS_LOGGER_LOG_EVENT="true",
+    )
+    assert "topsecret" not in out
+    assert out.count('"message":"answered"') == 2
+    assert "HotfootError" in out
+
+
+@pytest.mark.parametrize(("name", "service"), [("shop-search", "shop-search"), ("", "hotfoot")])
+def test_metrics_and_log_are_those_of_the_deployment(name: str, service: str) -> None:
+    code = "from support import events\nhttp.handler(events.request('apigateway_v2', '/', {'inputs': 'good'}), events.Context())"
+    lines = [json.loads(line) for line in in_new_process(code, POWERTOOLS_SERVICE_NAME=name).splitlines()]
+    (logged,) = (line for line in lines if "status" in line)
+    (counted,) = (line for line in lines if "_aws" in line)
+    assert logged["service"] == counted["service"] == service
+    assert all(found["Dimensions"] == [["service"]] for found in counted["_aws"]["CloudWatchMetrics"])
+    assert counted["Latency"]
 
 
 @pytest.mark.parametrize("event", [{"warmup": True}, events.load("scheduled"), {"detail-type": "Scheduled Event"}], ids=str)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
-from hotfoot.contract.errors import KINDS, ArtifactError
+from hotfoot.contract.errors import KINDS, ArtifactError, OutOfTimeError
 from hotfoot.http import errors
 from hotfoot.observe import Record
 from support.serving import all_routes, client, model
@@ -150,6 +150,11 @@ class Broken:
 
 def test_every_kind_of_error_has_a_status() -> None:
     assert set(errors.TABLE) == set(KINDS)
+
+
+def test_a_lack_of_time_is_told_with_its_text() -> None:
+    answer = errors.problem(OutOfTimeError("3 of 9 are done.", hint="Send fewer."), "id-1")
+    assert (answer.status, answer.error_type, answer.text) == (504, "Timeout", "3 of 9 are done. Send fewer.")
 
 
 def test_paths_of_an_artifact_never_leave() -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from hotfoot import targets
 from hotfoot.http.limits import MAX_TEXTS, Limits, lambda_limits, server_limits
-from support.serving import client, model, opened
+from support.serving import client, model, opened, sample
 
 SMALL = Limits(request_bytes=2000, response_bytes=1000, texts=8)
 JSON = {"content-type": "application/json"}
@@ -60,6 +60,53 @@ def test_too_many_texts_gives_both_counts(path: str, name: str) -> None:
     answer = client("feature-extraction", limits=SMALL).post(path, json={name: ["east"] * 9})
     assert answer.status_code == 413
     assert answer.json()["error"] == "the request has 9 texts, the limit is 8. Send them in several requests."
+
+
+@pytest.mark.parametrize("path", ["/", "/embed", "/tokenize"])
+def test_too_many_tokens_gives_both_counts(path: str) -> None:
+    http = client("feature-extraction", limits=Limits(request_bytes=9000, response_bytes=99_000, tokens=30))
+    assert http.post(path, json={"inputs": ["east"] * 10}).status_code == 200
+    answer = http.post(path, json={"inputs": ["east"] * 11})
+    assert (answer.status_code, answer.json()["error_type"]) == (413, "TooLarge")
+    assert answer.json()["error"].startswith("the request has 33 tokens up to inputs[10], the limit is 30.")
+
+
+def test_tokens_of_windows_count_as_they_run() -> None:
+    http = client("token-classification", limits=Limits(request_bytes=9000, response_bytes=99_000, tokens=300))
+    body: dict[str, Any] = {"inputs": "in " * 200, "parameters": {"stride": 0}}
+    assert http.post("/", json=body).headers["x-compute-tokens"] == "208"
+    body["parameters"]["stride"] = 31
+    answer = http.post("/", json=body)
+    assert answer.status_code == 413
+    # the text's 200, 31 in each of five overlaps, and two special ones in each of six windows
+    assert answer.json()["error"].startswith("the request has 367 tokens up to inputs, the limit is 300.")
+
+
+def test_a_stride_is_at_most_half_a_window() -> None:
+    answer = client("token-classification").post("/", json={"inputs": sample("token-classification"), "parameters": {"stride": 32}})
+    assert answer.status_code == 422
+    assert answer.json()["error"].startswith("parameters.stride: is 32; it must be from 0 to 31, half of the 62 tokens")
+
+
+def test_too_many_ids_gives_both_counts() -> None:
+    http = client("text-classification", limits=Limits(request_bytes=9000, response_bytes=9000, tokens=30))
+    assert http.post("/decode", json={"ids": [[5] * 15] * 2}).status_code == 200
+    for ids in ([[5] * 15] * 3, [5] * 45):
+        answer = http.post("/decode", json={"ids": ids})
+        assert answer.status_code == 413
+        assert answer.json()["error"] == "the request has 45 token ids, the limit is 30. Send them in several requests."
+
+
+def test_texts_that_no_request_can_hold_are_refused_before_they_are_read() -> None:
+    http = client("feature-extraction")
+    answer = http.post("/embed", json={"inputs": ["east", "a b " * 1_000_000]})
+    assert answer.status_code == 422
+    assert answer.json()["error"].startswith("inputs[1]: the text has 4000000 characters, more than the 8192 that are read here.")
+    # cut, the same text costs what its head costs
+    answer = http.post("/embed", json={"inputs": ["east", "a b " * 1_000_000], "truncate": True})
+    assert (answer.status_code, answer.headers["x-compute-tokens"]) == (200, "67")
+    assert http.post("/tokenize", json={"inputs": "a b " * 1_000_000}).status_code == 422
+    assert http.post("/tokenize", json={"inputs": "a b " * 200_000}).status_code == 413
 
 
 def test_answer_too_large_gives_both_sizes(tmp_path: Path) -> None:

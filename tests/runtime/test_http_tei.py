@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import onnxruntime
 import pytest
 
-from support.serving import client, model
+from support.serving import client, model, opened
 
 
 def test_embed_always_answers_a_list_of_vectors() -> None:
@@ -22,6 +23,17 @@ def test_embed_takes_its_options_beside_inputs() -> None:
     answer = http.post("/embed", json={"inputs": "north " * 90 + "east", **whole})
     assert answer.status_code == 200, answer.text
     assert len(answer.json()[0]) == 2
+
+
+def test_embed_makes_unit_vectors_unless_told_not_to(tmp_path: Path) -> None:
+    """The dialect's default is `normalize`, also for a model without that step; elsewhere the model's own counts."""
+    plain = opened(tmp_path, "feature-extraction", facts={"normalize": False})
+    http = client(plain)
+    for body in ({}, {"normalize": True}, {"normalize": None}):
+        assert http.post("/embed", json={"inputs": "up", **body}).json() == [[0.0, 0.0, 1.0, 0.0]]
+    for answer in (http.post("/embed", json={"inputs": "up", "normalize": False}), http.post("/", json={"inputs": "up"})):
+        assert answer.json() == [[0.0, 0.0, 3.0, 0.0]]
+    assert http.post("/", json={"inputs": "up", "parameters": {"normalize": True}}).json() == [[0.0, 0.0, 1.0, 0.0]]
 
 
 def test_truncation_direction_decides_what_is_kept() -> None:

@@ -62,6 +62,58 @@ def test_a_damaged_artifact_is_not_opened(tmp_path: Path) -> None:
         Model.open(folder, threads=1)
 
 
+def shortened(folder: Path) -> None:
+    (folder / "model.onnx").write_bytes((folder / "model.onnx").read_bytes()[:-1])
+
+
+def altered(folder: Path) -> None:
+    content = bytearray((folder / "model.onnx").read_bytes())
+    content[-40] ^= 1
+    (folder / "model.onnx").write_bytes(content)
+
+
+@pytest.mark.parametrize("verify", [False, True])
+def test_every_file_must_be_there_at_its_size(tmp_path: Path, verify: bool) -> None:
+    folder = rigged_artifact(tmp_path, "text-classification")
+    (folder / "LICENSE").write_text("mine", encoding="utf-8")
+    listed = manifests.describe(folder, [folder / "model.onnx", folder / "LICENSE"])
+    (folder / "manifest.json").write_text(manifests.dumps(replace(manifests.read(folder), files=listed)), encoding="utf-8")
+    size = (folder / "model.onnx").stat().st_size
+    assert Model.open(folder, threads=1, verify=verify)
+    (folder / "LICENSE").unlink()
+    shortened(folder)
+    with pytest.raises(ArtifactError) as caught:
+        Model.open(folder, threads=1, verify=verify)
+    assert "  LICENSE: missing\n" in str(caught.value)
+    assert f"  model.onnx: {size - 1} bytes, the manifest says {size}" in str(caught.value)
+
+
+def test_contents_are_read_where_asked(tmp_path: Path) -> None:
+    folder = rigged_artifact(tmp_path, "text-classification")
+    altered(folder)
+    with pytest.raises(ArtifactError, match=r"model\.onnx: content differs from the manifest's sha256"):
+        Model.open(folder, threads=1, verify=True)
+
+
+def test_contents_are_read_without_the_tokenizer_where_a_layer_has_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = rigged_artifact(tmp_path / "artifact", "text-classification")
+    place = tmp_path / "opt" / "hotfoot" / "tokenizers" / manifests.read(folder).tokenizer.hash
+    place.parent.mkdir(parents=True)
+    shutil.move(folder / "tokenizer", place)
+    monkeypatch.setenv("HOTFOOT_LAYER_ROOT", str(tmp_path / "opt"))
+    assert Model.open(folder, threads=1, verify=True)
+    altered(folder)
+    with pytest.raises(ArtifactError, match=r"model\.onnx: content differs"):
+        Model.open(folder, threads=1, verify=True)
+
+
+def test_a_graph_outside_the_list_of_files_is_not_run(tmp_path: Path) -> None:
+    folder = rigged_artifact(tmp_path, "text-classification")
+    (folder / "manifest.json").write_text(manifests.dumps(replace(manifests.read(folder), files=())), encoding="utf-8")
+    with pytest.raises(ArtifactError, match=r"model\.onnx: graph 'model' names a file that the manifest does not list"):
+        Model.open(folder, threads=1)
+
+
 @pytest.mark.parametrize(
     ("changes", "said"), [({"task": "fortune-telling"}, "no task 'fortune-telling'"), ({"target": "toaster"}, "no target 'toaster'")]
 )

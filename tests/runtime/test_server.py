@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import inspect
 import json
 import os
 import re
@@ -22,6 +23,8 @@ from huggingface_hub import InferenceClient
 
 from hotfoot import server
 from hotfoot.contract.errors import EXIT_CODES, KINDS
+from hotfoot_build import cli
+from support.rigged import rigged_artifact
 from support.serving import artifact
 
 ENVIRONMENT = {k: v for k, v in os.environ.items() if not k.startswith("HOTFOOT_")}
@@ -178,6 +181,19 @@ def test_damaged_artifact(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     (tmp_path / "manifest.json").write_text("{}")
     assert server.main([str(tmp_path)]) == 4
     assert "has format None" in capsys.readouterr().err
+
+
+def test_every_byte_is_checked_before_the_first_request(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = rigged_artifact(tmp_path, "text-classification")
+    content = bytearray((folder / "model.onnx").read_bytes())
+    content[-40] ^= 1
+    (folder / "model.onnx").write_bytes(content)
+    assert server.main([str(folder)]) == EXIT_CODES["artifact"]
+    assert "model.onnx: content differs from the manifest's sha256" in capsys.readouterr().err
+
+
+def test_the_port_is_that_of_hotfoot_serve() -> None:
+    assert server._parser().parse_args([]).port == inspect.signature(cli.serve).parameters["port"].default == 8080
 
 
 def test_port_in_use(capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,7 +19,7 @@ from hotfoot.contract.errors import ArtifactError
 from hotfoot.contract.manifest import GraphSpec, Manifest, Side, TensorSpec
 from hotfoot.contract.target import Target
 from hotfoot.session import Session, open_session, require_isa, session_options
-from hotfoot.task import Encoded
+from hotfoot.task import Encoded, Marks
 from support.handmade import write_artifact
 from support.serving import artifact, model
 
@@ -33,10 +33,8 @@ def encoded(*ids: int, types: Sequence[int] | None = None) -> Encoded:
     return Encoded(
         ids=np.array(ids, np.int32),
         type_ids=np.array(types if types is not None else [1] * count, np.int32),
-        offsets=((0, 0),) * count,
-        special=(False,) * count,
-        words=(0,) * count,
         item=0,
+        marks=lambda: Marks(((0, 0),) * count, (False,) * count, (0,) * count),
     )
 
 

@@ -22,14 +22,15 @@ def test_an_empty_environment_gives_the_defaults() -> None:
     found = settings.read({})
     assert found.artifact is None
     assert found.layer_root == Path("/opt")
-    assert (found.metrics_namespace, found.log_level) == ("hotfoot", "INFO")
+    assert (found.metrics_namespace, found.service, found.log_level) == ("hotfoot", "hotfoot", "INFO")
     assert found.memory_mb is None
     assert not found.on_lambda
     assert settings.artifact_dir(found) == Path("/opt/hotfoot/model")
 
 
 def test_an_empty_value_counts_as_unset() -> None:
-    keys = ["HOTFOOT_ARTIFACT", "HOTFOOT_LAYER_ROOT", "HOTFOOT_THREADS", "POWERTOOLS_METRICS_NAMESPACE", "HOTFOOT_LOG_LEVEL"]
+    keys = ["HOTFOOT_ARTIFACT", "HOTFOOT_LAYER_ROOT", "HOTFOOT_THREADS", "HOTFOOT_LOG_LEVEL"]
+    keys += ["POWERTOOLS_METRICS_NAMESPACE", "POWERTOOLS_SERVICE_NAME"]
     assert settings.read(dict.fromkeys(keys, "")) == settings.read({})
 
 
@@ -41,11 +42,13 @@ def test_what_the_environment_says_is_read() -> None:
             "HOTFOOT_THREADS": "3",
             "HOTFOOT_LOG_LEVEL": "debug",
             "POWERTOOLS_METRICS_NAMESPACE": "mine",
+            "POWERTOOLS_SERVICE_NAME": "shop",
             "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": "512",
         }
     )
     assert settings.artifact_dir(found) == Path("/models/x")
     assert (found.layer_root, found.threads, found.log_level, found.metrics_namespace) == (Path("/layers"), 3, "DEBUG", "mine")
+    assert found.service == "shop"
     assert found.memory_mb == 512
     assert found.on_lambda
 

@@ -69,7 +69,7 @@ def long_text(of: Model, words: int) -> str:
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES[1:])
-@pytest.mark.parametrize("stride", [1, 2, 5, 13])
+@pytest.mark.parametrize("stride", [1, 2, 5, 7])
 def test_windows_give_what_one_long_window_would(tmp_path: Path, stride: int, strategy: str) -> None:
     short = Model.open(rigged_artifact(tmp_path / "short", "token-classification", Rig(max_tokens=16)), threads=1)
     long = Model.open(rigged_artifact(tmp_path / "long", "token-classification", Rig(max_tokens=512)), threads=1)
@@ -126,8 +126,8 @@ def test_of_overlapping_entities_the_longer_then_the_surer_stays() -> None:
         ({"ignore_labels": "O"}, "parameters.ignore_labels: must be a list, not a text."),
         ({"ignore_labels": ["O", None]}, "parameters.ignore_labels[1]: must be a text, not null."),
         ({"stride": "4"}, "parameters.stride: must be a whole number, not a text."),
-        ({"stride": -1}, "parameters.stride: is -1; it must be from 0 to 61: a window of this model holds 62 tokens."),
-        ({"stride": 62}, "parameters.stride: is 62; it must be from 0 to 61: a window of this model holds 62 tokens."),
+        ({"stride": -1}, "parameters.stride: is -1; it must be from 0 to 31, half of the 62 tokens that a window of this model holds."),
+        ({"stride": 32}, "parameters.stride: is 32; it must be from 0 to 31, half of the 62 tokens that a window of this model holds."),
         (
             {"stride": 4, "aggregation_strategy": "none"},
             "parameters.stride: needs an aggregation_strategy other than none, which merges the windows.",

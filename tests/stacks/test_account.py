@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError, WaiterError
 
+from hotfoot.bulk import queues
 from support.cloud.account import Account
 from support.cloud.deployed import batches
+from support.objects import forget_clients
 
 pytestmark = pytest.mark.slow
 
@@ -38,6 +40,43 @@ def test_what_cannot_be_done_is_a_failure(account: Account) -> None:
         deploy(account, {"Queue": queue, "Other": {"Type": "AWS::Made::Up"}})
     described = account.client("cloudformation").describe_stack_events(StackName="s")["StackEvents"]
     assert any("no CloudFormation support for AWS::Made::Up" in event.get("ResourceStatusReason", "") for event in described)
+
+
+def test_versions_go_with_their_resource_unless_they_are_kept(account: Account) -> None:
+    role = {"Type": "AWS::IAM::Role", "Properties": {"AssumeRolePolicyDocument": {}}}
+    code = {"ZipFile": "def handler(event, context): pass"}
+    function = {
+        "Type": "AWS::Lambda::Function",
+        "Properties": {"Code": code, "Handler": "index.handler", "Runtime": "python3.13", "Role": {"Fn::GetAtt": ["Role", "Arn"]}},
+    }
+    version = {"Type": "AWS::Lambda::Version", "Properties": {"FunctionName": {"Ref": "Function"}}}
+    base, client = {"Queue": {"Type": "AWS::SQS::Queue"}, "Role": role, "Function": function}, account.client("lambda")
+
+    def versions() -> list[str]:
+        [found] = client.list_functions()["Functions"]
+        return [v["Version"] for v in client.list_versions_by_function(FunctionName=found["FunctionName"])["Versions"]]
+
+    for kept, left in (({}, ["$LATEST"]), ({"DeletionPolicy": "RetainExceptOnCreate"}, ["$LATEST", "1"])):
+        deploy(account, {**base, "Version": {**version, **kept}})
+        assert versions() == ["$LATEST", "1"]
+        deploy(account, base)
+        assert versions() == left
+
+
+def test_a_message_goes_back_into_its_queue(account: Account, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the function does it, with a queue that is not only ours."""
+    sqs = account.client("sqs")
+    url = sqs.create_queue(QueueName="work")["QueueUrl"]
+    arn = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+    for name, value in account.function_environ().items():
+        monkeypatch.setenv(name, value)
+    forget_clients()
+    try:
+        queues.send_again(arn, '{"key": "é"}')
+    finally:
+        forget_clients()
+    [message] = sqs.receive_message(QueueUrl=url)["Messages"]
+    assert message["Body"] == '{"key": "é"}'
 
 
 def test_batches_never_hold_a_message_twice() -> None:

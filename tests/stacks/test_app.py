@@ -47,7 +47,7 @@ def test_a_fault_is_a_message_and_no_traceback(checkout: Path) -> None:
 def test_without_the_extra_it_says_what_to_install(checkout: Path) -> None:
     done = app(checkout, BLOCKER + "block('aws_cdk')\n")
     assert done.returncode == 1
-    assert done.stderr.strip().endswith("has no aws_cdk. Install hotfoot[infra] there.")
+    assert done.stderr.strip().endswith("has no aws_cdk. Install hotfoot there with its extra `infra`.")
 
 
 def app(folder: Path, before: str = "") -> subprocess.CompletedProcess[str]:

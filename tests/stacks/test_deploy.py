@@ -147,6 +147,18 @@ def test_another_model_is_a_new_version_and_uploads_no_other_layer(project: Proj
     assert top_label(project, "good") == "NEGATIVE"
 
 
+def test_a_deployment_can_be_taken_back(project: Project) -> None:
+    """By the alias alone, for the versions before are still there."""
+    name, client = project.stack.outputs["FunctionName"], project.account.client("lambda")
+    live = project.versions()["FunctionName"]
+    assert [v["Version"] for v in client.list_versions_by_function(FunctionName=name)["Versions"]] == ["$LATEST", "1", "2", "3"]
+    assert live == "3"
+    client.update_alias(FunctionName=name, Name="live", FunctionVersion="2")
+    taken_back = project.stack.configuration(name)
+    assert (taken_back["Version"], taken_back["MemorySize"]) == ("2", 2048)
+    client.update_alias(FunctionName=name, Name="live", FunctionVersion=live)
+
+
 def test_nothing_is_left_after_a_destroy(project: Project) -> None:
     outputs = project.stack.outputs
     for bucket in (outputs["InputBucket"], outputs["ResultsBucket"]):

@@ -12,6 +12,7 @@ import pytest
 
 from hotfoot.contract import bulk as bulk_options
 from hotfoot.contract.errors import HotfootError
+from hotfoot.http import headers
 from hotfoot_infra import config
 from support.cloud.account import ROOT
 from support.cloud.bundles import write_bundle
@@ -99,8 +100,9 @@ def test_the_functions_share_code_and_layers(full: Template) -> None:
         "HOTFOOT_LOG_LEVEL": "INFO",
         "ORT_DISABLE_TELEMETRY": "1",
         "POWERTOOLS_METRICS_NAMESPACE": "hotfoot",
-        "POWERTOOLS_SERVICE_NAME": "tiny",
+        "POWERTOOLS_SERVICE_NAME": "hotfoot-tiny",
     }
+    assert bulk["Environment"]["Variables"]["POWERTOOLS_SERVICE_NAME"] == "hotfoot-tiny-bulk"
 
 
 def test_all_doors_lead_to_the_alias(full: Template) -> None:
@@ -150,7 +152,7 @@ def test_no_event_is_lost_in_silence(full: Template) -> None:
     assert target["DeadLetterConfig"]["Arn"]["Fn::GetAtt"][0] == undelivered
     queue = full.all("AWS::SQS::Queue")
     work, dead = queue[target["Arn"]["Fn::GetAtt"][0]], queue[full.id("AWS::SQS::Queue", "DeadLetters")]
-    assert 2 <= work["RedrivePolicy"]["maxReceiveCount"] <= 10
+    assert 5 <= work["RedrivePolicy"]["maxReceiveCount"] <= 10  # five at least is AWS's advice
     assert dead["MessageRetentionPeriod"] == queue[undelivered]["MessageRetentionPeriod"] == 14 * 86400 > work["MessageRetentionPeriod"]
     assert all(q["SqsManagedSseEnabled"] for q in queue.values())
     for name, policy in full.all("AWS::SQS::QueuePolicy").items():
@@ -170,6 +172,48 @@ def test_a_message_stays_hidden_while_it_is_worked_on(seconds: int, tmp_path: Pa
     assert queue["VisibilityTimeout"] >= 6 * seconds + source.get("MaximumBatchingWindowInSeconds", 0)
     assert source["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
     assert source["ScalingConfig"] == {"MaximumConcurrency": 10}
+    assert source["BatchSize"] == 1  # a large object takes no other's time
+
+
+def test_the_function_may_go_on_in_new_messages(full: Template) -> None:
+    assert full.one("AWS::Lambda::Function", "Bulk")["RecursiveLoop"] == "Allow"
+    assert "RecursiveLoop" not in full.one("AWS::Lambda::Function", "Http")
+    [sending] = [
+        s for s in full.one("AWS::IAM::Policy", "BulkFunctionRole")["PolicyDocument"]["Statement"] if "sqs:SendMessage" in s["Action"]
+    ]
+    queue = full.one("AWS::Lambda::EventSourceMapping")["EventSourceArn"]
+    assert sending["Resource"] == queue  # its own, and no other
+    assert any("sqs:GetQueueUrl" in s["Action"] for s in full.one("AWS::IAM::Policy", "BulkFunctionRole")["PolicyDocument"]["Statement"])
+
+
+def test_old_versions_stay(full: Template, closed: Template) -> None:
+    """Or there is nothing that a deployment could be taken back to. But not one that a failed deployment made."""
+    for template in (full, closed):
+        found = [r for r in template.document["Resources"].values() if r["Type"] == "AWS::Lambda::Version"]
+        assert found
+        assert {(r["DeletionPolicy"], r["UpdateReplacePolicy"]) for r in found} == {("RetainExceptOnCreate", "Retain")}
+
+
+def test_browsers(full: Template, closed: Template, tmp_path: Path) -> None:
+    """A page of a site that is named may ask before it signs; nothing else is open."""
+    for template in (full, closed):
+        assert "CorsConfiguration" not in template.one("AWS::ApiGatewayV2::Api")
+    origins = ["https://app.example.com", "http://localhost:5173"]
+    made = synthesize(tmp_path, f"[deploy.tiny]\ncors_origins = {json.dumps(origins)}\n")
+    assert made.findings == closed.findings
+    said = made.one("AWS::ApiGatewayV2::Api")["CorsConfiguration"]
+    assert said["AllowOrigins"] == origins
+    # what the app itself says where nothing stands before it, and what a signature needs
+    assert set(said["ExposeHeaders"]) == set(headers.CORS["access-control-expose-headers"].split(", "))
+    asked = set(headers.PREFLIGHT["access-control-allow-headers"].split(", "))
+    assert set(said["AllowHeaders"]) == asked | {"x-amz-content-sha256", "x-amz-date", "x-amz-security-token"}
+    assert set(said["AllowMethods"]) == set(headers.PREFLIGHT["access-control-allow-methods"].split(", "))
+    assert said["MaxAge"] == int(headers.PREFLIGHT["access-control-max-age"])
+    routes = {route["RouteKey"]: route for route in made.all("AWS::ApiGatewayV2::Route").values()}
+    assert {key: route["AuthorizationType"] for key, route in routes.items()} == {
+        "$default": "AWS_IAM", "OPTIONS /": "NONE", "OPTIONS /{proxy+}": "NONE",
+    }  # fmt: skip
+    assert len({json.dumps(route["Target"]) for route in routes.values()}) == 1
 
 
 def test_a_time_that_the_api_cannot_wait_is_a_warning(tmp_path: Path) -> None:

@@ -69,8 +69,9 @@ class Context:
     invoked_function_arn: str = "arn:aws:lambda:eu-central-1:123456789012:function:hotfoot-http"
     aws_request_id: str = "52fdfc07-2182-454f-963f-5f0f9a621d72"
     log_group_name: str = "/aws/lambda/hotfoot-http"
+    remaining_ms: int = 30_000
     log_stream_name: str = "2026/11/30/[$LATEST]0123456789abcdef0123456789abcdef"
 
     def get_remaining_time_in_millis(self) -> int:
-        """Plenty."""
-        return 30_000
+        """What is left of the function's time; it does not pass here."""
+        return self.remaining_ms

@@ -1,8 +1,12 @@
-"""An object store in memory, with what the pipeline relies on of S3: versions, conditions, ranges, absence. Also as a server for boto3."""
+"""An object store in memory, with what the pipeline relies on of S3: versions, conditions, ranges, absence.
+
+Also as a server for boto3, which takes messages for queues too.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import threading
 from collections.abc import Iterator
@@ -14,7 +18,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 import pytest
 
-from hotfoot.bulk import s3
+from hotfoot.bulk import queues, s3
 
 
 @dataclass(frozen=True)
@@ -32,11 +36,16 @@ class Stored:
 
 @dataclass
 class Objects:
-    """Buckets. forbidden: keys that answer 403. busy: how many requests from now on are told to slow down."""
+    """Buckets. forbidden: keys that answer 403, and queues. busy: how many requests from now on are told to slow down.
+
+    conflicts: how many writes from now on meet another one. sent: the messages of each queue.
+    """
 
     versions: dict[tuple[str, str], list[Stored]] = field(default_factory=dict)
     forbidden: set[str] = field(default_factory=set)
     busy: int = 0
+    conflicts: int = 0
+    sent: dict[str, list[str]] = field(default_factory=dict)
     requests: list[tuple[str, str]] = field(default_factory=list)
 
     def put(self, bucket: str, key: str, body: bytes, *, only_new: bool = False) -> Stored | None:
@@ -92,7 +101,7 @@ class MemoryResults:
 
 
 class Server(ThreadingHTTPServer):
-    """S3's GET, HEAD and PUT of objects, addressed by path."""
+    """S3's GET, HEAD and PUT of objects, addressed by path, and SQS's GetQueueUrl and SendMessage."""
 
     daemon_threads = True
 
@@ -135,11 +144,33 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers["Content-Length"]))
         if self._refused(key):
             return
+        if self.server.objects.conflicts:
+            self.server.objects.conflicts -= 1
+            self._error(409, "ConditionalRequestConflict")
+            return
         made = self.server.objects.put(bucket, key, body, only_new=self.headers.get("If-None-Match") == "*")
         if made is None:
             self._error(412, "PreconditionFailed")
         else:
             self._answer(200, b"", {"ETag": f'"{made.etag}"'})
+
+    def do_POST(self) -> None:
+        action = self.headers["X-Amz-Target"].removeprefix("AmazonSQS.")
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        name = asked.get("QueueName") or asked["QueueUrl"].rpartition("/")[2]
+        objects, found = self.server.objects, {}
+        objects.requests.append((action, name))
+        if name in objects.forbidden:
+            self._answer(403, b'{"__type": "com.amazonaws.sqs#AccessDeniedException", "message": "no"}', {})
+            return
+        if action == "GetQueueUrl":
+            found = {"QueueUrl": f"{self.server.url}/{asked['QueueOwnerAWSAccountId']}/{name}"}
+        else:
+            assert action == "SendMessage"
+            objects.sent.setdefault(name, []).append(asked["MessageBody"])
+            digest = hashlib.md5(asked["MessageBody"].encode(), usedforsecurity=False).hexdigest()
+            found = {"MessageId": f"sent-{len(objects.sent[name])}", "MD5OfMessageBody": digest}
+        self._answer(200, json.dumps(found).encode(), {"Content-Type": "application/x-amz-json-1.0"})
 
     def _refused(self, key: str) -> bool:
         objects = self.server.objects
@@ -200,7 +231,15 @@ def boto_server() -> Iterator[Server]:
         for name, value in {**told, "ENDPOINT_URL": running.url, "CONFIG_FILE": os.devnull}.items():
             patch.setenv(f"AWS_{name}", value)
         patch.setenv("AWS_SHARED_CREDENTIALS_FILE", os.devnull)
-        s3.client.cache_clear()
+        forget_clients()
         yield running
-        s3.client().close()
-        s3.client.cache_clear()
+        forget_clients()
+
+
+def forget_clients() -> None:
+    """Close what the pipeline has, so that the next client reads its environment anew."""
+    for made in (s3.client, queues.client):
+        if made.cache_info().currsize:
+            made().close()
+        made.cache_clear()
+    queues._url.cache_clear()

@@ -87,10 +87,11 @@ def rigged_artifact(directory: Path, task: str, rig: Rig | None = None) -> Path:
     tokenizer = wordpiece([*words, "text", "word", "hello", "world"])
     (directory / TOKENIZER_DIR).mkdir(parents=True, exist_ok=True)
     tokenizer.save(str(directory / TOKENIZER_DIR / "tokenizer.json"))
-    onnx.save(graph_of(task, table_of(task, tokenizer, words, width)), str(directory / "model.onnx"))
+    facts = {**FACTS[task], **({"dimensions": width} if task in EMBEDDERS else {}), **rig.facts}
+    graph = graph_of(task, table_of(task, tokenizer, words, width), unit=bool(facts.get("normalize")))
+    onnx.save(graph, str(directory / "model.onnx"))
     files = describe(directory / TOKENIZER_DIR, [directory / TOKENIZER_DIR / "tokenizer.json"])
     axes: tuple[int | str, ...] = ("batch", "sequence", width) if task == "token-classification" else ("batch", width)
-    facts = {**FACTS[task], **({"dimensions": width} if task in EMBEDDERS else {}), **rig.facts}
     manifest = Manifest(
         format=FORMAT,
         model=ModelRef(id=rig.model_id, revision="0" * 40, architecture="RiggedModel", license="apache-2.0", notices=()),
@@ -148,8 +149,8 @@ def table_of(task: str, tokenizer: Tokenizer, words: Mapping[str, Sequence[float
     return table
 
 
-def graph_of(task: str, table: np.ndarray[Any, np.dtype[np.float32]]) -> onnx.ModelProto:
-    """Gather, and the mean over words unless the task reads tokens, and length 1 if it reads vectors."""
+def graph_of(task: str, table: np.ndarray[Any, np.dtype[np.float32]], *, unit: bool = True) -> onnx.ModelProto:
+    """Gather, and the mean over words unless the task reads tokens, and `unit` length if it reads vectors."""
     axes: list[int | str] = ["batch", "sequence", table.shape[1]] if task == "token-classification" else ["batch", table.shape[1]]
     weights = np.ones((len(table), 1), dtype=np.float32)
     weights[: len(SPECIAL)] = 0
@@ -165,7 +166,7 @@ def graph_of(task: str, table: np.ndarray[Any, np.dtype[np.float32]]) -> onnx.Mo
     if task == "token-classification":
         nodes.append(helper.make_node("Identity", ["rows"], ["output"]))
     else:
-        mean = "mean" if task in EMBEDDERS else "output"
+        mean = "mean" if task in EMBEDDERS and unit else "output"
         nodes += [
             helper.make_node("Gather", ["weights", "input_ids"], ["kept"]),
             helper.make_node("Transpose", ["kept"], ["across"], perm=[0, 2, 1]),
@@ -176,7 +177,7 @@ def graph_of(task: str, table: np.ndarray[Any, np.dtype[np.float32]]) -> onnx.Mo
             helper.make_node("Max", ["count", "one"], ["divisor"]),
             helper.make_node("Div", ["sum", "divisor"], [mean]),
         ]
-    if task in EMBEDDERS:
+    if task in EMBEDDERS and unit:
         nodes += [
             helper.make_node("ReduceL2", ["mean"], ["length"], axes=[1], keepdims=1),
             helper.make_node("Max", ["length", "tiny"], ["bounded"]),

@@ -33,7 +33,7 @@ def test_the_runtime_needs_nothing_of_the_build_stage() -> None:
 @pytest.mark.parametrize("module", HANDLERS)
 def test_a_handler_starts_without_them_too(module: str, tmp_path: Path) -> None:
     artifact = rigged_artifact(tmp_path, "text-classification")
-    fresh(f"block(*{ABSENT})\nimport {module}", environ={"HOTFOOT_ARTIFACT": str(artifact)})
+    fresh(f"block(*{ABSENT})\nimport {module}", environ={"HOTFOOT_ARTIFACT": str(artifact), "HOTFOOT_RESULTS_BUCKET": "results"})
 
 
 def test_there_are_handlers() -> None:

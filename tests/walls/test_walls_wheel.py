@@ -77,6 +77,18 @@ def test_the_command_answers(bin_dir: Path, tmp_path: Path) -> None:
     assert "lambda-arm64" in run(str(bin_dir / "hotfoot"), "targets", cwd=tmp_path)
 
 
+def test_what_another_extra_brings_is_asked_for_in_a_line(wheel: Path, bin_dir: Path, tmp_path: Path) -> None:
+    done = subprocess.run([str(bin_dir / "hotfoot"), "serve", "."], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (3, "unsupported this needs uvicorn: pip install 'hotfoot[server]'.\n")
+    base = tmp_path / "venv"
+    venv.create(base, with_pip=True)
+    run(str(base / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", str(wheel), cwd=base)
+    done = subprocess.run([str(base / "bin" / "hotfoot"), "--help"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 3
+    assert done.stderr.startswith("hotfoot: the command needs typer: pip install 'hotfoot[build]'.")
+    assert done.stderr.count("\n") == 1
+
+
 @pytest.mark.parametrize("precision", ["int8", "fp32"])
 def test_it_builds_and_verifies(precision: str, bin_dir: Path, tmp_path: Path) -> None:
     exporter = environment.python(print)

@@ -8,12 +8,13 @@ from pathlib import Path
 from hotfoot import targets
 from hotfoot.contract import codec, manifest
 from hotfoot.contract.bundle import BUNDLE, Bundle
-from hotfoot.contract.errors import ArtifactError, BudgetError, UnsupportedError
+from hotfoot.contract.errors import BudgetError, UnsupportedError
 from hotfoot.contract.target import Target
 from hotfoot_build import cache
 from hotfoot_build.package import interpreters, layers, tree
 from hotfoot_build.package.layers import Progress, RuntimeSpec
 from hotfoot_build.package.wheels import LOCKS
+from hotfoot_build.progress import size
 
 HANDLER = "hotfoot.handlers.http.handler"
 OLDEST = (3, 11)  # onnxruntime has no wheels for an older one
@@ -32,7 +33,7 @@ def bundle(
     made_from = manifest.verify(artifact)
     chosen = _target(made_from, target)
     minor = _python(chosen, python)
-    _refuse_foreign(out)
+    cache.refuse_foreign(out, BUNDLE, "bundle")
     interpreter = interpreters.find(minor)
     if interpreter is None:
         progress(
@@ -59,7 +60,7 @@ def bundle(
         )
         check_limits(made, chosen, work)
         (work / BUNDLE).write_text(codec.dumps(made), encoding="utf-8")
-    progress(f"bundle: {made.unzipped_bytes / 1e6:.1f} MB unzipped, {made.zipped_bytes / 1e6:.1f} MB zipped")
+    progress(f"bundle: {size(made.unzipped_bytes)} unzipped, {size(made.zipped_bytes)} zipped")
     return made
 
 
@@ -71,7 +72,7 @@ def check_limits(made: Bundle, target: Target, directory: Path) -> None:
     limit = target.limits.package_bytes
     if limit is None or made.unzipped_bytes <= limit:
         return
-    heaviest = "\n".join(f"  {count / 1e6:8.1f} MB  {path}" for path, count in tree.largest(directory))
+    heaviest = "\n".join(f"  {size(count):>11}  {path}" for path, count in tree.largest(directory))
     raise BudgetError(
         f"the bundle has {made.unzipped_bytes:,} bytes unzipped; {target.name} allows {limit:,} over the code and all layers.\n"
         f"{made.unzipped_bytes - limit:,} too many. Largest:\n{heaviest}\n",
@@ -99,9 +100,3 @@ def _python(target: Target, given: str | None) -> str:
     if not match or (int(match[1]), int(match[2])) < OLDEST:
         raise UnsupportedError(f"Python {minor!r} is not one that hotfoot runs on.", hint="Give a minor version from 3.11, such as 3.13.")
     return minor
-
-
-def _refuse_foreign(out: Path) -> None:
-    empty = not out.exists() or (out.is_dir() and not any(out.iterdir()))
-    if not empty and not (out / BUNDLE).is_file():
-        raise ArtifactError(f"{out} exists and is no bundle, so it is not replaced.", hint="Give another --out.")

@@ -6,7 +6,6 @@ and a new model version changes the model layer alone.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 from collections.abc import Callable
@@ -18,11 +17,12 @@ import hotfoot
 from hotfoot.contract import codec
 from hotfoot.contract.bundle import LayerDir, LayerKind
 from hotfoot.contract.errors import ArtifactError, UnsupportedError
-from hotfoot.contract.manifest import MANIFEST, TOKENIZER_DIR, Manifest
+from hotfoot.contract.manifest import MANIFEST, TOKENIZER_DIR, Manifest, sha256
 from hotfoot.contract.target import Arch
 from hotfoot_build import cache
 from hotfoot_build.package import bytecode, elf, prune, tree, wheels
 from hotfoot_build.package.interpreters import Interpreter
+from hotfoot_build.progress import size
 
 Progress = Callable[[str], None]
 FORMAT = 1  # raise it when a runtime layer is made in another way, so that no older one is taken from the cache
@@ -46,35 +46,41 @@ class RuntimeSpec:
         """Names the layer in the cache: the same key means the same bytes."""
         facts = {
             "format": FORMAT,
-            "lock": hashlib.sha256(self.lock.read_bytes()).hexdigest(),
+            "lock": sha256(self.lock),
             "platform": self.platform,
             "glibc": self.glibc,
             "python": self.python,
             "compiled_by": self.interpreter.version if self.interpreter else "",
             "rules": [asdict(rule) for rule in prune.RULES],
         }
-        return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:32]
+        return cache.key(json.dumps(facts, sort_keys=True))
 
 
 def runtime_layer(bundle: Path, spec: RuntimeSpec, progress: Progress) -> LayerDir:
     """Put the third-party packages into the bundle, from the user's cache where the same layer was made before."""
-    place = cache.root() / "layers" / spec.key
-    if place.exists() and not _intact(place):
-        progress(f"runtime: the cached layer in {place} was changed or cut off; making it again")
-        shutil.rmtree(place)
-    if place.exists():
-        progress("runtime: unchanged, taken from the cache")
-    cache.made_once(place, lambda aside: _make_runtime(aside, spec, progress))
-    shutil.copytree(place / "runtime", bundle / LAYERS / "runtime")
-    return codec.loads(LayerDir, (place / "layer.json").read_text(encoding="utf-8"), str(place))
+
+    def whole(place: Path) -> bool:
+        intact = _intact(place)
+        kept = "unchanged, taken from the cache" if intact else f"the cached layer in {place} was changed or cut off; making it again"
+        progress(f"runtime: {kept}")
+        return intact
+
+    wanted = cache.root() / "layers" / spec.key
+    # held while it is copied: another bundle could find it damaged, or old, and take it away
+    with cache.using(wanted, lambda aside: _make_runtime(aside, spec, progress), whole=whole, say=progress) as place:
+        shutil.copytree(place / "runtime", bundle / LAYERS / "runtime")
+        return _described(place)
 
 
 def _intact(place: Path) -> bool:
     try:
-        written = codec.loads(LayerDir, (place / "layer.json").read_text(encoding="utf-8"), str(place))
+        return tree.content_hash(place / "runtime") == _described(place).hash
     except (FileNotFoundError, ArtifactError):
         return False
-    return tree.content_hash(place / "runtime") == written.hash
+
+
+def _described(place: Path) -> LayerDir:
+    return codec.loads(LayerDir, (place / "layer.json").read_text(encoding="utf-8"), str(place))
 
 
 def _make_runtime(aside: Path, spec: RuntimeSpec, progress: Progress) -> None:
@@ -82,7 +88,7 @@ def _make_runtime(aside: Path, spec: RuntimeSpec, progress: Progress) -> None:
     progress(f"runtime: installing the wheels of {spec.lock.name} for {spec.platform}, Python {spec.python}")
     wheels.install(spec.lock, python, platform=spec.platform, python=spec.python)
     saved = {name: count for name, count in prune.prune(python).items() if count}
-    progress("runtime: pruned " + ", ".join(f"{name} {count / 1e6:.1f} MB" for name, count in saved.items()))
+    progress("runtime: pruned " + ", ".join(f"{name} {size(count)}" for name, count in saved.items()))
     found = elf.faults(python, arch=spec.arch, glibc=spec.glibc, python=spec.python)
     if found:
         raise ArtifactError(

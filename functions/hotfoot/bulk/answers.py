@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from hotfoot import task
+from hotfoot.bulk.deadline import Deadline, OutOfTimeError
 from hotfoot.bulk.keys import DIGEST
 from hotfoot.bulk.mask import masked, wordless
 from hotfoot.bulk.readers import Fault, Record
 from hotfoot.contract.bulk import BulkOptions
-from hotfoot.contract.errors import HotfootError, InputError, UnsupportedError
+from hotfoot.contract.errors import HotfootError, InputError, TooLargeError, UnsupportedError
 from hotfoot.model import Model
+from hotfoot.task import Array, Encoded, Session
 from hotfoot.wire import dumps
 
 STRIDE = 64  # tokens that two windows over a long text share: more than a name has
+# What one text may cost, the windows' overlap included: some 450 kB of English. A large model on one processor reads 500 tokens a
+# second, so that is five minutes, a function's usual time. A text is answered whole or not at all: one that takes longer than the
+# function has would be begun anew forever.
+TEXT_TOKENS = 2**17
+RUN_TOKENS = 2**14  # between two looks at the clock: tens of seconds for that same model
+REFUSALS = (InputError, TooLargeError)  # what is wrong with a text and with nothing else
 
 
 @dataclass(frozen=True)
@@ -35,43 +45,62 @@ class Work:
     options: BulkOptions
     parameters: Mapping[str, Any]
 
-    def answer(self, records: Sequence[Record]) -> Answers:
-        """Answer every record: `{"line", "id", "text", "prediction", "digest", "options"}`, or `{"line", "error"}`."""
-        outcomes: dict[int, Any] = {i: record.fault for i, record in enumerate(records) if record.fault}
+    def answer(self, records: Sequence[Record], deadline: Deadline | None = None) -> Answers:
+        """Answer every record: `{"line", "id", "text", "prediction", "digest", "options"}`, or with `error` for text and prediction.
+
+        Raises OutOfTimeError where that would end too late.
+        """
+        faults = ((i, record.fault or self._too_large(record.text)) for i, record in enumerate(records))
+        outcomes: dict[int, Any] = {i: fault for i, fault in faults if fault}
         open_ones = [i for i in range(len(records)) if i not in outcomes]
-        found, tokens = self._predict([records[i].text for i in open_ones])
+        found, tokens = self._predict([records[i].text for i in open_ones], Clocked(self.model.session, deadline or Deadline()))
         outcomes.update(zip(open_ones, found, strict=True))
         lines = tuple(self._line(record, outcomes[i]) for i, record in enumerate(records))
         return Answers(lines, tokens, sum(len(records[i].text) for i in open_ones))
 
-    def _predict(self, texts: list[str]) -> tuple[list[Any], int]:
+    def _too_large(self, text: str) -> Fault | None:
+        """A fault for a text that only windows could read, and too many of them; counted before they are made."""
+        own, stride = self.model.tokenizer, self.parameters.get("stride")
+        if stride is None or len(text) <= own.max_tokens:
+            return None
+        whole, bare = own.tokenize([text, ""])
+        frame = len(bare.ids)
+        windows = math.ceil((len(whole.ids) - frame - stride) / (own.max_tokens - frame - stride))
+        if len(whole.ids) <= own.max_tokens or windows * own.max_tokens <= TEXT_TOKENS:
+            return None
+        return Fault("too_large", f"the text takes {windows} windows of {own.max_tokens} tokens, {TEXT_TOKENS} tokens is the most")
+
+    def _predict(self, texts: list[str], session: Session) -> tuple[list[Any], int]:
         """An answer or a Fault for each text, and the tokens read. All at once; only after a refusal is each looked at alone."""
         if not texts:
             return [], 0
         try:
-            return self._together(texts)
-        except InputError:
+            return self._together(texts, session)
+        except REFUSALS:
             outcomes: list[Any] = [self._fault(text) for text in texts]
         good = [i for i, fault in enumerate(outcomes) if fault is None]
         try:
-            found, tokens = self._together([texts[i] for i in good]) if good else ([], 0)
-        except InputError:  # a task that refuses after encoding
-            return self._one_by_one(texts)
+            found, tokens = self._together([texts[i] for i in good], session) if good else ([], 0)
+        except REFUSALS:  # a task that refuses after encoding
+            return self._one_by_one(texts, session)
         for i, answer in zip(good, found, strict=True):
             outcomes[i] = answer
         return outcomes, tokens
 
-    def _together(self, texts: list[str]) -> tuple[list[Any], int]:
-        prediction = self.model.answer(self.model.task.parse(texts, self.parameters, self.model.manifest))
-        return list(prediction.answer), prediction.tokens
+    def _together(self, texts: list[str], session: Session) -> tuple[list[Any], int]:
+        own = self.model
+        request = own.task.parse(texts, self.parameters, own.manifest)
+        encoded = own.task.encode(request, own.tokenizer)
+        outputs = own.task.run(session, encoded)
+        return list(own.task.decode(request, encoded, outputs, own.manifest)), sum(len(e.ids) for e in encoded)
 
-    def _one_by_one(self, texts: list[str]) -> tuple[list[Any], int]:
+    def _one_by_one(self, texts: list[str], session: Session) -> tuple[list[Any], int]:
         outcomes: list[Any] = []
         total = 0
         for text in texts:
             try:
-                found, tokens = self._together([text])
-            except InputError as error:
+                found, tokens = self._together([text], session)
+            except REFUSALS as error:
                 found, tokens = [self._refused(error)], 0
             outcomes += found
             total += tokens
@@ -81,33 +110,68 @@ class Work:
         own = self.model
         try:
             own.task.encode(own.task.parse([text], self.parameters, own.manifest), own.tokenizer)
-        except InputError as error:
+        except REFUSALS as error:
             return self._refused(error)
         return None
 
-    def _refused(self, error: InputError) -> Fault:
+    def _refused(self, error: HotfootError) -> Fault:
         # hotfoot's own tasks never quote a text, a user's own might
         own = self.model.task.name in task.names()
         return Fault(error.kind, error.message if own else "the task refused the text")
 
     def _line(self, record: Record, outcome: Any) -> bytes:
         if isinstance(outcome, Fault):
-            return _error(record, outcome)
+            return self._error(record, outcome)
         fields: dict[str, Any] = {"line": record.line}
         if record.id is not None:
             fields["id"] = record.id
         if self.options.mask:
             fields["text"] = masked(record.text, outcome)
             outcome = wordless(outcome)
-        marks = {"digest": self.model.manifest.digest[:DIGEST], "options": self.options.fingerprint}
         try:
-            return dumps({**fields, "prediction": outcome, **marks}) + b"\n"
+            return dumps({**fields, "prediction": outcome, **self._marks()}) + b"\n"
         except HotfootError as error:  # a number that is not finite
-            return _error(record, Fault(error.kind, error.message))
+            return self._error(record, Fault(error.kind, error.message))
+
+    def _error(self, record: Record, fault: Fault) -> bytes:
+        fields: dict[str, Any] = {"line": record.line, "error": {"kind": fault.kind, "message": fault.message}}
+        # with mask too: whoever names an id_field wants to find the record again. An id that is the text itself is text
+        if record.id is not None and self.options.id_field != self.options.field:
+            fields["id"] = record.id
+        return dumps({**fields, **self._marks()}) + b"\n"
+
+    def _marks(self) -> dict[str, str]:
+        return {"digest": self.model.manifest.digest[:DIGEST], "options": self.options.fingerprint}
 
 
-def _error(record: Record, fault: Fault) -> bytes:
-    return dumps({"line": record.line, "error": {"kind": fault.kind, "message": fault.message}}) + b"\n"
+class Clocked:
+    """A session that runs so many tokens at a time, and looks at the clock in between; results are those of one run."""
+
+    def __init__(self, session: Session, deadline: Deadline) -> None:
+        self._session, self._deadline = session, deadline
+        self._begun = False  # whoever asked has looked before the first
+
+    def run(self, inputs: Sequence[Encoded]) -> list[Array]:
+        """One output array an input, in order. Raises OutOfTimeError."""
+        outputs: list[Array] = []
+        for some in _slices(inputs):
+            if self._begun and self._deadline.is_near():
+                raise OutOfTimeError("the time ran out within a batch")
+            self._begun, start = True, time.monotonic()
+            outputs += self._session.run(some)
+            self._deadline.lap(time.monotonic() - start)
+        return outputs
+
+
+def _slices(inputs: Sequence[Encoded]) -> Iterator[Sequence[Encoded]]:
+    first = size = 0
+    for number, encoded in enumerate(inputs):
+        if size and size + len(encoded.ids) > RUN_TOKENS:
+            yield inputs[first:number]
+            first, size = number, 0
+        size += len(encoded.ids)
+    if size:
+        yield inputs[first:]
 
 
 def prepare(model: Model, options: BulkOptions) -> Work:

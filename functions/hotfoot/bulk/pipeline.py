@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-import math
-import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
 from hotfoot.bulk import keys, readers, report
 from hotfoot.bulk.answers import Work
+from hotfoot.bulk.deadline import Deadline, OutOfTimeError
 from hotfoot.bulk.report import BulkReport, Origin
 from hotfoot.bulk.writers import Results, Writer, check_options
-from hotfoot.contract.errors import HotfootError
-
-MARGIN_S = 10.0  # kept free before the deadline: to write the last part, and for a batch that is slower than those before
 
 
 class GoneError(Exception):
     """The object is not there any more, or not as it was announced; there is nothing to do."""
-
-
-class OutOfTimeError(HotfootError):
-    """The time ran out in the middle of an object. What is written stays; the next attempt goes on behind it."""
-
-    kind = "overloaded"
 
 
 @dataclass(frozen=True)
@@ -51,23 +41,6 @@ class Outcome:
     status: Literal["done", "already", "rejected"]
     report: BulkReport
     sums: Sums = Sums()
-
-
-class Deadline:
-    """When to stop: before the platform would, with room for one more batch as slow as the slowest."""
-
-    def __init__(self, remaining_s: Callable[[], float] = lambda: math.inf) -> None:
-        self._remaining_s = remaining_s
-        self._margin = min(MARGIN_S, remaining_s() / 4)
-        self._slowest = 0.0
-
-    def is_near(self) -> bool:
-        """Whether another batch could end too late; 0 s left is near, whatever the margin."""
-        return self._remaining_s() <= max(self._margin, 2 * self._slowest)
-
-    def lap(self, seconds: float) -> None:
-        """Note what a batch took."""
-        self._slowest = max(self._slowest, seconds)
 
 
 def process(
@@ -108,13 +81,14 @@ def _answer(work: Work, source: Source, writer: Writer, deadline: Deadline, watc
     for batch in readers.batches(readers.records(source.chunks, source.origin.key, work.options)):
         rest = batch[writer.skip(len(batch)) :]
         if rest:
-            if deadline.is_near():
+            try:
+                if deadline.is_near():
+                    raise OutOfTimeError("the time ran out between two batches")
+                answers = work.answer(rest, deadline)
+            except OutOfTimeError as error:
                 writer.flush()
-                raise OutOfTimeError("the time ran out in the middle of the object")
-            start = time.monotonic()
-            answers = work.answer(rest)
+                raise OutOfTimeError(error.message, further=sums.texts > 0) from None
             writer.write(answers.lines)
-            deadline.lap(time.monotonic() - start)
             sums = Sums(sums.texts + len(rest), sums.tokens + answers.tokens, sums.characters + answers.characters)
             watch(len(rest))
     writer.flush()

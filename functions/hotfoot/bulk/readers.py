@@ -12,8 +12,9 @@ from hotfoot.contract.bulk import BulkOptions
 from hotfoot.contract.errors import Kind
 
 SUFFIXES = (".txt", ".jsonl")
-TEXT_BYTES = 2**20  # the longest line or document: with windows some 250,000 tokens, which is what memory is meant for
-BATCH_TEXTS, BATCH_CHARACTERS = 512, 128 * 1024  # enough that texts of like length meet, seconds of work at most
+TEXT_BYTES = 2**20  # the longest line or document: it is held in memory whole
+# enough that texts of like length meet, and seconds of work: a batch is what an attempt has to get through to get further at all
+BATCH_TEXTS, BATCH_CHARACTERS = 512, 64 * 1024
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -117,19 +118,19 @@ def _json_line(line: str, number: int, options: BulkOptions) -> Record:
         return _faulty(number, "input", f"not JSON at character {error.pos}")
     if not isinstance(value, dict):
         return _faulty(number, "input", "not a JSON object")
-    if options.field not in value:
-        return _faulty(number, "input", f"the object has no field {options.field!r}")
-    text = value[options.field]
-    if not isinstance(text, str):
-        return _faulty(number, "input", f"the field {options.field!r} is not a text")
     found: Any = value.get(options.id_field) if options.id_field else None
     if found is not None and (isinstance(found, bool) or not isinstance(found, str | int)):
         return _faulty(number, "input", f"the field {options.id_field!r} is neither a text nor a whole number")
+    if options.field not in value:
+        return _faulty(number, "input", f"the object has no field {options.field!r}", found)
+    text = value[options.field]
+    if not isinstance(text, str):
+        return _faulty(number, "input", f"the field {options.field!r} is not a text", found)
     return Record(number, text, found)
 
 
-def _faulty(number: int, kind: Kind, message: str) -> Record:
-    return Record(number, fault=Fault(kind, message))
+def _faulty(number: int, kind: Kind, message: str, name: str | int | None = None) -> Record:
+    return Record(number, id=name, fault=Fault(kind, message))
 
 
 def batches(found: Iterable[Record], texts: int = BATCH_TEXTS, characters: int = BATCH_CHARACTERS) -> Iterator[list[Record]]:

@@ -1,4 +1,4 @@
-"""S3 as the pipeline needs it: the one place that imports boto3, and only once there is something to do.
+"""S3 as the pipeline needs it.
 
 Rights: GetObject, GetObjectVersion and ListBucket on the texts, GetObject, PutObject and ListBucket on the results. Without
 ListBucket, S3 says of an absent object that it is forbidden.
@@ -6,30 +6,25 @@ ListBucket, S3 says of an absent object that it is forbidden.
 
 from __future__ import annotations
 
-import logging
+import time
 from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
+from hotfoot.bulk import aws
 from hotfoot.bulk.messages import ObjectRef
 from hotfoot.bulk.pipeline import GoneError, Source
 from hotfoot.bulk.report import Origin
 
 CHUNK = 8 * 2**20  # bytes a request: one that lasted as long as the model works would be cut off
 ABSENT = ("NoSuchKey", "NoSuchVersion", "404")  # 404: HEAD has no body to say more
-QUIET = ("boto3", "botocore", "s3transfer", "urllib3")
+PAUSES_S = (0.1, 0.3, 0.9, 2.7)  # between the tries of a write that met another one
 
 
 @cache
 def client() -> Any:
-    """The one S3 client of this process; `AWS_ENDPOINT_URL` and the like are boto3's to read."""
-    import boto3
-    from botocore.config import Config
-
-    for name in QUIET:  # Lambda can set every logger to DEBUG, and there versions of these write out requests, bodies and all
-        logging.getLogger(name).setLevel(logging.INFO)
-    config = Config(retries={"mode": "standard", "max_attempts": 5}, connect_timeout=5, read_timeout=60)
-    return boto3.client("s3", config=config)
+    """The one S3 client of this process."""
+    return aws.client("s3")
 
 
 def source(ref: ObjectRef) -> Source:
@@ -81,17 +76,25 @@ class S3Results:
         self._bucket = bucket
 
     def create(self, key: str, body: bytes) -> bool:
-        """Write `key` unless it is there."""
+        """Write `key` unless it is there.
+
+        409 means that somebody else is writing or removing it at this moment: then the same question once more, and the answer
+        is that it is there (412) or that it is ours.
+        """
         from botocore.exceptions import ClientError
 
         kind = "application/json" if key.endswith(".json") else "application/x-ndjson"
-        try:
-            client().put_object(Bucket=self._bucket, Key=key, Body=body, ContentType=kind, IfNoneMatch="*")
-        except ClientError as error:
-            if _status(error) == 412:
-                return False
-            raise
-        return True
+        pauses = iter(PAUSES_S)
+        while True:
+            try:
+                client().put_object(Bucket=self._bucket, Key=key, Body=body, ContentType=kind, IfNoneMatch="*")
+                return True
+            except ClientError as error:
+                if _status(error) == 412:
+                    return False
+                if _status(error) != 409 or (pause := next(pauses, None)) is None:
+                    raise
+            time.sleep(pause)
 
     def read(self, key: str) -> bytes | None:
         """What lies at `key`, None where there is nothing."""

@@ -20,8 +20,9 @@ class BulkOptions:
     """How objects become records, and records answers.
 
     mask: token classification writes each text with `[LABEL]` in place of its entities, and no word of it elsewhere.
-    whole: a .txt object is one text, not a text a line. field, id_field: what is read of a JSON line. truncate: cut texts that
-    are too long, which otherwise become error records. stride: tokens that the windows over a long text share; null or 0 is the
+    whole: a .txt object is one text, not a text a line. field, id_field: what is read of a JSON line; an id is copied into its
+    record as it is, error records and masked ones too, so it must be nothing to hide. truncate: cut texts that are too long,
+    which otherwise become error records. stride: tokens that the windows over a long text share; null or 0 is the
     task's default. part_bytes: size at which a result goes on in a new part. parameters: the task's own.
     """
 
@@ -57,6 +58,8 @@ def faults(options: BulkOptions) -> list[str]:
         found.append("field: must not be empty")
     if options.id_field == "":
         found.append("id_field: must not be empty; null reads no id")
+    if options.mask and options.id_field == options.field:
+        found.append(f"id_field: is the text's own field, {options.field!r}: ids are copied as they are, which would undo mask")
     if options.part_bytes < 1:
         found.append(f"part_bytes: must be at least 1, got {options.part_bytes}")
     if options.stride is not None and options.stride < 0:

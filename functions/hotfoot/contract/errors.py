@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal, get_args
 
-Kind = Literal["input", "too_large", "unsupported", "artifact", "pass", "parity", "budget", "overloaded", "internal"]
+Kind = Literal["input", "too_large", "unsupported", "artifact", "pass", "parity", "budget", "overloaded", "out_of_time", "internal"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 # what a command leaves with; 1 is a fault of hotfoot's own, 2 also what the argument parsers give for wrong usage
@@ -18,6 +18,7 @@ EXIT_CODES: dict[Kind, int] = {
     "parity": 6,
     "budget": 7,
     "overloaded": 8,
+    "out_of_time": 9,
 }
 
 
@@ -84,3 +85,9 @@ class OverloadedError(HotfootError):
     """The bounded queue is full; the same request may work later."""
 
     kind = "overloaded"
+
+
+class OutOfTimeError(HotfootError):
+    """The work would run past a time limit; less of it may fit."""
+
+    kind = "out_of_time"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
@@ -26,6 +26,7 @@ ENVIRONMENT = 3000  # of the 4 KB that Lambda allows for all of it
 # a key that EventBridge can match: `*` and `\` have a meaning there
 Prefix = Annotated[str, Form(r"[^/*\\][^*\\]*", "a key prefix, not empty, without `*` and `\\`, not starting with `/`")]
 Suffix = Annotated[str, Form(r"[^*\\]+", "the end of a key, as `.jsonl`, without `*` and `\\`")]
+Origin = Annotated[str, Form(r"\*|https?://[^/\s]+", "the origin of a web page, as `https://app.example.com`, or `*`")]
 # the periods that CloudWatch Logs knows
 Days = Literal[1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 2192, 2557, 2922, 3288, 3653]
 
@@ -37,11 +38,11 @@ class Build:
     model: str
     task: str
     target: str = "local"
-    precision: str = "int8"
+    precision: Literal["int8", "fp32"] = "int8"
     out: str | None = None
     revision: str | None = None
     name: str | None = None
-    pooling: str | None = None
+    pooling: Literal["cls", "mean", "max", "last", "none"] | None = None
     max_tokens: Annotated[int, Range(1, 1_000_000)] | None = None
     samples: str | None = None
     thresholds: Mapping[str, float] = dataclasses.field(default_factory=dict)
@@ -54,6 +55,8 @@ class Bulk:
     """`[deploy.NAME.bulk]`: objects under `input_prefix` of one bucket become results under `results_prefix` of another.
 
     What is no prefix and no matter of the infrastructure is one of the BulkOptions, and means what it means there.
+    batch_size: messages an invocation. They are worked off one after the other inside one timeout, so more than one is for many small
+    objects only.
     """
 
     enabled: bool = True
@@ -70,7 +73,7 @@ class Bulk:
     parameters: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     memory_mb: Memory = 1769
     timeout_s: Timeout = 300
-    batch_size: Annotated[int, Range(1, 10_000)] = 10
+    batch_size: Annotated[int, Range(1, 10_000)] = 1
     batch_window_s: Annotated[int, Range(0, 300)] = 0
     max_concurrency: Annotated[int, Range(2, 1000)] = 10
 
@@ -82,7 +85,11 @@ class Bulk:
 
 @dataclass(frozen=True)
 class Deploy:
-    """`[deploy.NAME]`: one stack. bundle is a folder that `hotfoot bundle` wrote, by default `bundles/NAME`."""
+    """`[deploy.NAME]`: one stack. bundle is a folder that `hotfoot bundle` wrote, by default `bundles/NAME`.
+
+    cors_origins: whose pages may call the API from a browser. With none, an API that is open to all is open to every page, as the
+    app itself answers; and one with auth = "iam" to no page.
+    """
 
     bundle: str | None = None
     memory_mb: Memory = 1769
@@ -90,6 +97,7 @@ class Deploy:
     reserved_concurrency: Annotated[int, Range(1, 100_000)] | None = None
     provisioned_concurrency: Annotated[int, Range(1, 100_000)] | None = None
     auth: Literal["none", "iam"] = "iam"
+    cors_origins: tuple[Origin, ...] = ()
     throttle_rate: Annotated[float, Range(1, 100_000)] = 50
     throttle_burst: Annotated[int, Range(1, 100_000)] = 100
     log_retention_days: Days = 30
@@ -123,8 +131,11 @@ class Project:
         return self.path.parent / (self.build(name).out or f"artifacts/{name}")
 
 
-def read(path: Path) -> Project:
-    """Read and check the file. Raises InputError: every fault at once, each with its line."""
+def read(path: Path, *, tasks: Collection[str] | None = None, targets: Collection[str] | None = None) -> Project:
+    """Read and check the file. Raises InputError: every fault at once, each with its line.
+
+    tasks, targets: the names there are, from whoever knows them; None takes any.
+    """
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -137,6 +148,7 @@ def read(path: Path) -> Project:
             document.fault((name,), "unknown table; there are [build.NAME] and [deploy.NAME]")
     builds = _named("build", Build, document)
     deploys = _named("deploy", Deploy, document)
+    _check_names(document, tasks, targets)
     for name, deploy in deploys.items():
         _check(document, ("deploy", name), deploy)
     document.check()
@@ -156,6 +168,22 @@ def _named(group: str, kind: type[T], document: Document) -> dict[str, T]:
     return {name: section for name, section in made.items() if section is not None}
 
 
+def _check_names(document: Document, tasks: Collection[str] | None, targets: Collection[str] | None) -> None:
+    """Tasks and targets as the file has them, also in tables with other faults. What is no text is told elsewhere.
+
+    A task with a dot is a module of the user's own, which only the build can look for.
+    """
+    tables = document.values.get("build")
+    for name, table in tables.items() if isinstance(tables, dict) else ():
+        asked = table if isinstance(table, dict) else {}
+        task, target = asked.get("task"), asked.get("target")
+        if tasks is not None and isinstance(task, str) and task not in tasks and "." not in task:
+            words = f"is {task!r}; there are {', '.join(sorted(tasks))}, or a module of your own, as mypkg.mytask"
+            document.fault(("build", name, "task"), words)
+        if targets is not None and isinstance(target, str) and target not in targets:
+            document.fault(("build", name, "target"), f"is {target!r}; there are {', '.join(sorted(targets))}")
+
+
 def _check(document: Document, path: tuple[str, ...], deploy: Deploy) -> None:
     """What no key alone can tell."""
     reserved, provisioned = deploy.reserved_concurrency, deploy.provisioned_concurrency
@@ -167,6 +195,7 @@ def _check(document: Document, path: tuple[str, ...], deploy: Deploy) -> None:
     if bulk and len(json.dumps(codec.plain(bulk.options))) > ENVIRONMENT:
         document.fault((*path, "bulk"), f"is too much for a function's environment: {ENVIRONMENT} characters at most, as JSON")
     for message in bulk_options.faults(bulk.options) if bulk else ():
-        document.fault((*path, "bulk"), message)
+        key, _, words = message.partition(": ")
+        document.fault((*path, "bulk", *key.split(".")), words)
     if bulk and bulk.batch_size > 10 and bulk.batch_window_s == 0:
         document.fault((*path, "bulk", "batch_size"), f"is {bulk.batch_size}; above 10, AWS asks for a batch_window_s of 1 at least")

@@ -43,7 +43,7 @@ adapter = Mangum(app, lifespan="off", text_mime_types=TEXT_TYPES)
 
 
 @metrics.log_metrics
-@logger.inject_lambda_context(clear_state=True)
+@logger.inject_lambda_context(clear_state=True, log_event=False)  # an event holds texts, whatever the environment says
 def handler(event: Any, context: Any) -> Any:
     """Answer one invocation: an HTTP event, `{"inputs": …}` invoked directly, or a warm-up.
 

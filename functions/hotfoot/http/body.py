@@ -12,8 +12,8 @@ import orjson
 from starlette.requests import Request
 
 from hotfoot.contract.errors import HotfootError, InputError, TooLargeError
+from hotfoot.contract.json_types import json_type
 from hotfoot.http.errors import malformed
-from hotfoot.tasks._texts import json_type
 
 BOM = b"\xef\xbb\xbf"
 DRAINED = 4  # times the limit that is read and thrown away, so that the client gets to read the answer

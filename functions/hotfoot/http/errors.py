@@ -16,6 +16,7 @@ TABLE: Mapping[Kind, tuple[int, str]] = {
     "too_large": (413, "TooLarge"),
     "unsupported": (422, "Unsupported"),
     "overloaded": (429, "Overloaded"),
+    "out_of_time": (504, "Timeout"),
     "artifact": (500, "Internal"),
     "pass": (500, "Internal"),
     "parity": (500, "Internal"),
@@ -59,7 +60,7 @@ def problem(error: Exception, request_id: str) -> Problem:
         return Problem(error.status, error.error_type, str(error), error.headers)
     if isinstance(error, HotfootError):
         status, error_type = TABLE[error.kind]
-        if status < 500:
+        if status != 500:
             headers = {"retry-after": str(RETRY_AFTER_S)} if status == 429 else {}
             return Problem(status, error_type, str(error), headers)
     return Problem(

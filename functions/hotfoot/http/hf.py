@@ -9,10 +9,11 @@ from starlette.requests import Request
 from starlette.routing import Route
 
 from hotfoot.contract.errors import InputError
+from hotfoot.contract.json_types import json_type
 from hotfoot.http.body import member, read_object, required
 from hotfoot.http.errors import RequestError
+from hotfoot.http.limits import deadline_of
 from hotfoot.http.service import Reply, Service
-from hotfoot.tasks._texts import json_type
 
 MEMBERS = ("inputs", "parameters", "options", "model")
 OPTIONS = ("use_cache", "wait_for_model", "use_gpu")
@@ -28,7 +29,7 @@ def routes(service: Service) -> list[Route]:
         check_options(member(body, "options"))
         inputs = required(body, "inputs")
         name = _task(service, request.path_params.get("task"), inputs)
-        return await service.predict(name, inputs, _parameters(body, service.models[name].task.parameters))
+        return await service.predict(name, inputs, _parameters(body, service.models[name].task.parameters), deadline_of(request.scope))
 
     paths = ("/", "/models/{id:path}/pipeline/{task}", "/models/{id:path}", "/pipeline/{task}", "/pipeline/{task}/{id:path}")
     return [Route(path, predict, methods=["POST"]) for path in paths]

@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from hotfoot import task
+from hotfoot.batching import Deadline
 from hotfoot.contract.errors import OverloadedError
 from hotfoot.http.headers import Meter
 from hotfoot.http.limits import Limits, check_answer, check_texts
@@ -70,11 +71,16 @@ class Service:
         return "cpu" if self.model.session.providers[0] == "CPUExecutionProvider" else "gpu"
 
     async def predict(
-        self, task_name: str, inputs: Any, parameters: Mapping[str, Any], shape: Callable[[Any], Any] = lambda answer: answer
+        self,
+        task_name: str,
+        inputs: Any,
+        parameters: Mapping[str, Any],
+        deadline: Deadline | None,
+        shape: Callable[[Any], Any] = lambda answer: answer,
     ) -> Reply:
         """Answer with one of the artifact's tasks; `shape` turns the task's answer into the dialect's.
 
-        Raises InputError, TooLargeError (texts or answer), OverloadedError.
+        Raises InputError, TooLargeError (texts, tokens or answer), OverloadedError, OutOfTimeError.
         """
         model, arrived = self.models[task_name], time.perf_counter()
 
@@ -83,7 +89,7 @@ class Service:
             request = model.task.parse(inputs, parameters, model.manifest)
             check_texts(len(request.texts), self.limits)
             parsed = time.perf_counter()
-            found = model.answer(request)
+            found = model.answer(request, most_tokens=self.limits.tokens, deadline=deadline)
             answered = time.perf_counter()
             body = dumps(shape(found.answer))
             check_answer(len(body), self.limits.response_bytes)

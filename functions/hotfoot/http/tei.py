@@ -11,12 +11,13 @@ from starlette.requests import Request
 from starlette.routing import Route
 
 from hotfoot.contract.errors import HotfootError, InputError
+from hotfoot.contract.json_types import json_type
 from hotfoot.http.body import member, read_object, required
 from hotfoot.http.errors import RequestError
-from hotfoot.http.limits import check_texts
+from hotfoot.http.limits import check_ids, check_texts, deadline_of
 from hotfoot.http.service import EMBEDDERS, Reply, Service
 from hotfoot.task import Encoded
-from hotfoot.tasks._texts import check_parameters, json_type, option, read_texts
+from hotfoot.tasks._texts import check_parameters, option, read_texts
 from hotfoot.wire import dumps
 
 PREDICT = ("truncate", "truncation_direction", "raw_scores")
@@ -37,8 +38,11 @@ def routes(service: Service, *, threads: int, namespace: str | None) -> list[Rou
 def _embed(service: Service) -> Route:
     async def embed(request: Request) -> Reply:
         body = await read_object(request, service.limits.request_bytes)
+        inputs, parameters = required(body, "inputs"), _rest(body)
+        if parameters.get("normalize") is None:  # this dialect's default, whatever the model's own is
+            parameters["normalize"] = True
         with beside_inputs():
-            return await service.predict("feature-extraction", required(body, "inputs"), _rest(body))
+            return await service.predict("feature-extraction", inputs, parameters, deadline_of(request.scope))
 
     return Route("/embed", embed, methods=["POST"])
 
@@ -47,7 +51,9 @@ def _similarity(service: Service) -> Route:
     async def similarity(request: Request) -> Reply:
         body = await read_object(request, service.limits.request_bytes)
         _refuse_unknown(body, ("inputs", "parameters"))
-        return await service.predict("sentence-similarity", required(body, "inputs"), member(body, "parameters"))
+        return await service.predict(
+            "sentence-similarity", required(body, "inputs"), member(body, "parameters"), deadline_of(request.scope)
+        )
 
     return Route("/similarity", similarity, methods=["POST"])
 
@@ -63,7 +69,8 @@ def _predict(service: Service) -> Route:
             parameters.pop("raw_scores", None)
             if raw:
                 parameters["function_to_apply"] = "none"
-            return await service.predict("text-classification", texts, parameters, lambda answer: answer[0] if bare else answer)
+            deadline = deadline_of(request.scope)
+            return await service.predict("text-classification", texts, parameters, deadline, lambda answer: answer[0] if bare else answer)
 
     return Route("/predict", predict, methods=["POST"])
 
@@ -93,7 +100,7 @@ def _tokenize(service: Service) -> Route:
 
     async def tokenize(request: Request) -> Reply:
         body = await read_object(request, service.limits.request_bytes)
-        texts, _paths, _single = read_texts(required(body, "inputs"))
+        texts, paths, _single = read_texts(required(body, "inputs"))
         check_texts(len(texts), service.limits)
         parameters = _rest(body)
         with beside_inputs():
@@ -101,7 +108,7 @@ def _tokenize(service: Service) -> Route:
             special: bool = option(parameters, "add_special_tokens", bool, True)
 
         def work() -> list[list[dict[str, Any]]]:
-            found = tokenizer.tokenize(texts)
+            found = tokenizer.tokenize(texts, paths=paths, most=service.limits.tokens)
             return [
                 [t for t in _tokens(text, e, tokenizer.token_of) if special or not t["special"]]
                 for text, e in zip(texts, found, strict=True)
@@ -136,6 +143,7 @@ def _decode(service: Service) -> Route:
         nested = isinstance(ids[0], list)
         rows = [(row, f"ids[{i}]") for i, row in enumerate(ids)] if nested else [(ids, "ids")]
         check_texts(len(rows), service.limits)
+        check_ids(sum(len(row) for row, _ in rows if isinstance(row, list)), service.limits)
         checked = [_ids(row, where, tokenizer.token_of) for row, where in rows]
         return await service.run(lambda: [tokenizer.decode(row, skip_special_tokens=skip) for row in checked])
 
@@ -178,6 +186,7 @@ def _info(service: Service, threads: int) -> Route:
         "device": service.device,
         "onnxruntime": onnxruntime.__version__,
         "threads": threads,
+        "max_request_tokens": limits.tokens,
         "max_request_bytes": limits.request_bytes,
         "max_response_bytes": limits.response_bytes,
     }

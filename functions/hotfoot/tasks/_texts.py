@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hotfoot.contract.errors import InputError
+from hotfoot.contract.json_types import json_type
 from hotfoot.contract.manifest import Manifest, Side
 from hotfoot.task import Array
 
@@ -38,12 +39,6 @@ def read_text(value: Any, path: str) -> str:
     except UnicodeEncodeError as error:
         raise InputError(f"has a lone surrogate at position {error.start}, which is not text.", where=path) from None
     return value
-
-
-def json_type(value: Any) -> str:
-    """The JSON name of a value's type, for messages."""
-    names = {type(None): "null", bool: "a boolean", int: "a number", float: "a number", str: "a text", list: "a list", dict: "an object"}
-    return names.get(type(value), type(value).__name__)
 
 
 def check_parameters(parameters: Mapping[str, Any], known: Sequence[str]) -> None:

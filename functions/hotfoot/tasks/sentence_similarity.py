@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 
 from hotfoot.contract.errors import InputError
+from hotfoot.contract.json_types import json_type
 from hotfoot.contract.manifest import Manifest
 from hotfoot.task import Array, Encoded, Options, Request, Task, encode_texts, run_encoder
 from hotfoot.tasks import _vectors as vectors
-from hotfoot.tasks._texts import TRUNCATION, check_parameters, json_type, read_text, truncation
+from hotfoot.tasks._texts import TRUNCATION, check_parameters, read_text, truncation
 from hotfoot.tasks.feature_extraction import read_prompt
 
 PARAMETERS = ("prompt_name", *TRUNCATION)

@@ -21,7 +21,9 @@ from hotfoot_infra.constructs.model_function import FunctionSpec, ModelFunction
 from hotfoot_infra.constructs.text_buckets import TextBuckets
 
 HANDLER = "hotfoot.handlers.bulk.handler"
-TRIES = 4  # before a message goes to the dead-letter queue
+# Receives before a message goes to the dead-letter queue: five at least is AWS's advice. Tries that get further are not counted, as
+# the function goes on with those in a new message; so a large object takes as many invocations as it needs.
+TRIES = 5
 KEPT = cdk.Duration.days(14)  # the longest there is: time to look at what failed
 WAITING = cdk.Duration.days(4)  # shorter than KEPT, as a message keeps its age when it moves
 
@@ -56,7 +58,11 @@ class BulkPipeline(Construct):
                 description=f"hotfoot {deployment.name}, bulk: {deployment.bundle.model_id}"[:256],
                 memory_mb=bulk.memory_mb,
                 timeout_s=bulk.timeout_s,
+                service=f"hotfoot-{deployment.name}-bulk",
                 environment=self._environment(bulk),
+                # Lambda ends a chain of messages and invocations after 16. This one ends by itself: each new message means that more
+                # of the object is done, or that another object had the time.
+                recursive=True,
             ),
         )
         self._grant(bulk)
@@ -93,7 +99,7 @@ class BulkPipeline(Construct):
         }
 
     def _grant(self, bulk: Bulk) -> None:
-        """Read texts, write results: those prefixes and no other."""
+        """Read texts, write results: those prefixes and no other. And go on with an object in a new message of the queue."""
         texts, results = self.buckets.input, self.buckets.results
         role = self.function.role
         role.add_to_policy(
@@ -106,6 +112,7 @@ class BulkPipeline(Construct):
                 actions=["s3:GetObject", "s3:PutObject"], resources=[results.arn_for_objects(f"{bulk.results_prefix.rstrip('/')}/*")]
             )
         )
+        role.add_to_policy(iam.PolicyStatement(actions=["sqs:SendMessage"], resources=[self.queue.queue_arn]))
 
 
 def key_patterns(bulk: Bulk) -> list[dict[str, str]]:

@@ -16,25 +16,32 @@ from hotfoot_infra.constructs.layers import architecture_of, runtime_of
 from hotfoot_infra.constructs.raw import raw
 
 ALIAS = "live"
+# but not where a deployment failed: Lambda publishes nothing twice, so the same deployment would fail again over what is left of it
+KEPT = cdk.RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE
 
 
 @dataclass(frozen=True)
 class FunctionSpec:
-    """What differs between the functions of one bundle."""
+    """What differs between the functions of one bundle.
+
+    service: the function's name in its logs and metrics. recursive: it may call itself by way of a queue.
+    """
 
     handler: str
     description: str
     memory_mb: int
     timeout_s: int
+    service: str
     environment: Mapping[str, str]
     reserved_concurrency: int | None = None
     provisioned_concurrency: int | None = None
+    recursive: bool = False
 
 
 class ModelFunction(Construct):
     """`alias` is the only door: a version behind it never changes, so a deployment is a switch and can be taken back.
 
-    `function` is there for its metrics and its name.
+    The versions before stay, until the function goes and takes them along. `function` is there for its metrics and its name.
     """
 
     def __init__(
@@ -60,6 +67,9 @@ class ModelFunction(Construct):
             description=spec.description,
             reserved_concurrent_executions=spec.reserved_concurrency,
             environment=_environment(deployment, spec),
+            recursive_loop=lam.RecursiveLoop.ALLOW if spec.recursive else None,
+            # or CloudFormation deletes a version as soon as the alias leaves it, and there is nothing to go back to
+            current_version_options=lam.VersionOptions(removal_policy=KEPT),
         )
         # in the bundle's order: the CDK sorts them by name
         raw(self.function, lam.CfnFunction).layers = [layer.layer_version_arn for layer in layers]
@@ -88,7 +98,7 @@ def _environment(deployment: Deployment, spec: FunctionSpec) -> dict[str, str]:
     return {
         "HOTFOOT_LOG_LEVEL": deployment.settings.log_level,
         "ORT_DISABLE_TELEMETRY": "1",
-        "POWERTOOLS_SERVICE_NAME": deployment.name,
+        "POWERTOOLS_SERVICE_NAME": spec.service,
         "POWERTOOLS_METRICS_NAMESPACE": "hotfoot",
         **spec.environment,
     }

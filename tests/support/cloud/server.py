@@ -117,7 +117,8 @@ def update(self: Any, template: dict[str, Any], parameters: dict[str, Any] | Non
             if getattr(before, "physical_resource_id", None) != getattr(self[name], "physical_resource_id", None):
                 replaced.add(name)
     for name in reversed(in_order(old)):
-        if name in changes["Remove"] and (gone := self._parsed_resources.pop(name, None)) is not None:
+        gone = self._parsed_resources.pop(name, None) if name in changes["Remove"] else None
+        if gone is not None and not old[name].get("DeletionPolicy", "").startswith("Retain"):
             self._delete_resource(gone, old[name])
 
 

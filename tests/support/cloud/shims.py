@@ -144,6 +144,14 @@ def version(p: Properties, place: Place) -> Made:
     return Made(made.function_arn, {"Version": str(made.version), "FunctionArn": made.function_arn})
 
 
+def version_removed(_p: Properties, place: Place, made: str) -> None:
+    """A version goes; one that an alias still leads to would be refused, and with its function it is gone already."""
+    name, number = made.rsplit(":", 2)[1:]
+    backend = lambda_backends[place.account][place.region]
+    if name in {function.function_name for function in backend.list_functions()}:
+        backend.delete_function(name, number)
+
+
 def alias(p: Properties, place: Place) -> Made:
     """A name for a version."""
     backend = lambda_backends[place.account][place.region]
@@ -195,7 +203,7 @@ def define_all() -> None:
     define("AWS::ApiGatewayV2::Integration", integration)
     define("AWS::ApiGatewayV2::Route", route)
     define("AWS::ApiGatewayV2::Stage", stage)
-    define("AWS::Lambda::Version", version)
+    define("AWS::Lambda::Version", version, version_removed)
     define("AWS::Lambda::Alias", alias, again=True)
     define("AWS::S3::BucketPolicy", bucket_policy, again=True)
     define("AWS::SQS::QueuePolicy", queue_policy, again=True)
