@@ -75,7 +75,7 @@ def test_a_branch_that_moves_between_two_files_changes_nothing(hub: Hub, call: C
 def test_a_pinned_commit_in_the_cache_needs_no_request(hub: Hub, call: Call) -> None:
     sha = hub.repo("tiny").commit(MODEL)
     first = call("tiny", revision=sha)
-    assert call.said == [f"tiny@{sha} is commit {sha}", "fetching 1 files, 0.0 MB", "fetched 1 files, 0.0 MB"]
+    assert call.said == [f"tiny@{sha} is commit {sha}", "fetching 1 files, 0.0 kB", "fetched 1 files, 0.0 kB"]
     hub.seen.clear()
     assert call("tiny", revision=sha) == first
     assert hub.seen == []
