@@ -12,8 +12,9 @@ from tokenizers import AddedToken, Regex, normalizers, pre_tokenizers
 
 from hotfoot.contract.errors import InputError, TooLargeError
 from hotfoot.contract.manifest import Side
+from hotfoot.cutting import LONGEST, head_of, splits_at_spaces
 from hotfoot.task import Encoded, Marks
-from hotfoot.tokenizer import CHARACTERS, HEAD, LONGEST, PART, Tokenizer, head_of, splits_at_spaces
+from hotfoot.tokenizer import CHARACTERS, HEAD, PART, Tokenizer
 from support.tokenizers_made import MAKERS, made
 
 LIMIT = 8
