@@ -118,6 +118,7 @@ def imported(bundle_dir: Path, skipped: tuple[str, ...], home: Path = Path("/dev
         "HOME": str(home),
         "HOTFOOT_ARTIFACT": str(layers / "model" / "hotfoot" / "model"),
         "HOTFOOT_LAYER_ROOT": str(layers / "tokenizer"),
+        "HOTFOOT_RESULTS_BUCKET": "results",  # the bulk handler asks for it at its import
     }
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
