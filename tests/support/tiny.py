@@ -94,7 +94,10 @@ def texts() -> Path:
 
 def request(model: str, out: Path, precision: str = "fp32", /, **fields: object) -> BuildRequest:
     """A request for a tiny model on this machine."""
-    base = BuildRequest(str(models() / model), {**TASKS, **MORE}[model], "local", precision, out, samples=texts())
+    task = {**TASKS, **MORE}[model]
+    # a random tagger calls every token something, so that one flip in a long text loses it: whole texts say little here
+    loose = {"exact_match": 0.3, "span_f1": 0.9} if task == "token-classification" and precision == "int8" else None
+    base = BuildRequest(str(models() / model), task, "local", precision, out, samples=texts(), thresholds=loose)
     return replace(base, **fields)  # type: ignore[arg-type]
 
 
