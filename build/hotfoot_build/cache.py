@@ -124,12 +124,6 @@ def using(
     _make_room(place)
 
 
-def keep_newest(folder: Path, count: int) -> None:
-    """Remove all but the `count` newest entries of a cache folder, and what killed processes left there."""
-    sweep(folder)
-    _keep(folder.iterdir(), count)
-
-
 def sweep(folder: Path, age_s: float = DAY_S) -> None:
     """Remove what processes that are gone left in `folder` at least `age_s` ago; what one had moved aside to replace it is put back."""
     for path in folder.glob(".*.hotfoot*"):

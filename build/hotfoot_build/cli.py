@@ -250,22 +250,10 @@ def show_cache(
 
     Old things go by themselves, those unused for longest: all but the newest 3 export environments, 8 exports and 8 layers.
     """
-    from hotfoot_build import cache, hub
+    from hotfoot_build import cache_command
 
-    if clear is None:
-        found = cache.sizes()
-        for name, kind in cache.KINDS.items():
-            typer.echo(f"{name:<14}{size(found[name]):>12}  {kind.what}")
-        typer.echo(f"{'together':<14}{size(sum(found.values())):>12}  {cache.root()}")
-        shared = hub.default_cache()
-        typer.echo(f"{'hub':<14}{size(cache.size(shared)):>12}  {shared}, which is huggingface_hub's: `hf cache` clears it")
-        return
-    if clear not in (*cache.KINDS, "all"):
-        raise InputError(f"is {clear!r}; it must be one of all, {', '.join(cache.KINDS)}.", where="--clear")
-    before = sum(cache.sizes().values())
-    for busy in [path for name in cache.KINDS if clear in (name, "all") for path in cache.clear(name)]:
-        say(console, f"in use, not removed: {busy}")
-    typer.echo(f"{size(max(0, before - sum(cache.sizes().values())))} removed")
+    lines = cache_command.listing() if clear is None else cache_command.clearing(clear, lambda words: say(console, words))
+    typer.echo("\n".join(lines))
 
 
 @app.command()

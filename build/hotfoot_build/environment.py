@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
@@ -23,6 +22,7 @@ import hotfoot
 import hotfoot_build
 from hotfoot.contract import codec
 from hotfoot.contract.errors import ArtifactError, HotfootError, ParityError, PassError, UnsupportedError
+from hotfoot.contract.manifest import sha256
 from hotfoot_build import cache
 from hotfoot_build.exchange import ExportRequest
 
@@ -42,14 +42,13 @@ def python(progress: Progress) -> Path:
     """
     if given := os.environ.get(PYTHON):
         return Path(given)
-    key = hashlib.sha256(LOCK.read_bytes()).hexdigest()[:12]
-    home = cache.root() / f"export-{sys.version_info.major}.{sys.version_info.minor}-{key}"
+    home = cache.root() / f"export-{sys.version_info.major}.{sys.version_info.minor}-{identity()[:12]}"
     return cache.made_once(home, lambda fresh: _make(fresh, progress), progress) / "bin" / "python"
 
 
 def identity() -> str:
     """What decides the export's result beside the request: the pinned packages, or the interpreter that stands in for them."""
-    return os.environ.get(PYTHON) or hashlib.sha256(LOCK.read_bytes()).hexdigest()
+    return os.environ.get(PYTHON) or sha256(LOCK)
 
 
 def _make(home: Path, progress: Progress) -> None:

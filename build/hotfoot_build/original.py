@@ -66,9 +66,9 @@ def obtain(snapshot: Snapshot, task: Task, said: ModelFacts, texts: tuple[str, .
 def _export(snapshot: Snapshot, request: ExportRequest, say: Say, *, force: bool) -> Path:
     """The export's folder, from the cache when model, request, exporter and packages are the same."""
     here = Path(__file__).parent
-    exporter = combine(describe(here, [here / "export.py", here / "exchange.py", environment.LOCK])) + environment.identity()
+    exporter = combine(describe(here, [here / "export.py", here / "exchange.py"]))
     # where the model lies does not matter, what it holds does
-    key = cache.key(snapshot.model.revision, exporter, codec.dumps({**codec.plain(request), "model_path": ""}))
+    key = cache.key(snapshot.model.revision, exporter, environment.identity(), codec.dumps({**codec.plain(request), "model_path": ""}))
     folder = cache.root() / "exports" / key
     with cache.using(folder, lambda fresh: environment.run(request, fresh, say), whole=lambda _: not force, say=say):
         return folder

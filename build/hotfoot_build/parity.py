@@ -73,14 +73,12 @@ def check_tokenizer(artifact: Path, reference: Reference, texts: Sequence[str]) 
             raise ParityError(f"the tokenizer gives other ids than the original for text {number}: {shown}")
 
 
-def measure(artifact: Path, reference: Reference, texts: Sequence[str], wanted: Mapping[str, float]) -> Parity:
-    """Run every text through the staged artifact and compare with the original's outputs.
+def measure(model: Model, reference: Reference, texts: Sequence[str], wanted: Mapping[str, float]) -> Parity:
+    """Run every text through the staged artifact, opened, and compare with the original's outputs.
 
     Raises ParityError with all numbers when one is below its threshold.
     """
-    with for_this_host(artifact) as runnable:
-        model = Model.open(runnable, foreign=True)
-        encoded, outputs = model.outputs(tuple(texts))
+    encoded, outputs = model.outputs(tuple(texts))
     for index, (ours, theirs) in enumerate(zip(outputs, reference.outputs, strict=True)):
         if ours.shape != theirs.shape:
             raise ParityError(f"text {index} gives an output of shape {ours.shape}, the original's is {theirs.shape}")

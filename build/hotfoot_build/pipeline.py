@@ -17,6 +17,7 @@ from hotfoot.contract.errors import ArtifactError
 from hotfoot.contract.manifest import EVIDENCE, MANIFEST, Manifest
 from hotfoot.contract.target import Target
 from hotfoot.model import Model
+from hotfoot.task import Task
 from hotfoot_build import budget, cache, calibrate, environment, facts, parity, replay, stage
 from hotfoot_build.original import obtain
 from hotfoot_build.parity import Parity
@@ -77,7 +78,7 @@ def build(request: BuildRequest, progress: Progress) -> Built:
     with progress.step("resolve") as step:
         snapshot = _resolve(request, step)
         step.result = f"{snapshot.model.id} at {snapshot.model.revision[:19]}, {snapshot.model.architecture}"
-    plan = Plan(request.task, chosen, target, request.precision, snapshot, _read_facts(request, snapshot, progress))
+    plan = Plan(request.task, chosen, target, request.precision, snapshot, _read_facts(request, chosen, snapshot, progress))
     out = request.out or default_out(request, snapshot, target)
     cache.refuse_foreign(out, MANIFEST, "artifact")
     key = _key(request, plan, texts, wanted)
@@ -89,14 +90,14 @@ def build(request: BuildRequest, progress: Progress) -> Built:
         step.result = f"{size(original.graph.stat().st_size)} fp32; the original answered {len(texts)} texts"
     with cache.replacing(out) as folder:
         manifest = stage.write(folder, plan, original, progress)
-        with progress.step("parity") as step:
+        with progress.step("parity") as step, parity.for_this_host(folder) as runnable:
             parity.check_tokenizer(folder, original.reference, texts)
-            measured = parity.measure(folder, original.reference, texts, wanted)
+            model = Model.open(runnable, foreign=True)
+            measured = parity.measure(model, original.reference, texts, wanted)
+            replay.record(folder, model)
             step.result = ", ".join(f"{m.name} {m.value:.5f}" for m in measured.metrics)
         with progress.step("budget") as step:
             step.result = budget.check(sum(f.size for f in (*manifest.files, *manifest.tokenizer.files)), target)
-        with parity.for_this_host(folder) as runnable:
-            replay.record(folder, Model.open(runnable, foreign=True))
         evidence = Evidence(key, measured, progress.seconds, original.versions)
         (folder / EVIDENCE).write_text(codec.dumps(evidence), encoding="utf-8")
         manifests.verify(folder)
@@ -115,9 +116,9 @@ def _resolve(request: BuildRequest, step: Step) -> Snapshot:
     )
 
 
-def _read_facts(request: BuildRequest, snapshot: Snapshot, progress: Progress) -> facts.ModelFacts:
+def _read_facts(request: BuildRequest, chosen: Task, snapshot: Snapshot, progress: Progress) -> facts.ModelFacts:
     """The model's facts, and a word on what the user might not expect."""
-    said = facts.read(snapshot.path, task.load(request.task), request.pooling, request.max_tokens)
+    said = facts.read(snapshot.path, chosen, request.pooling, request.max_tokens)
     if not snapshot.model.license:
         progress.note("the model names no licence: see to it that you may serve it")
     if said.embedding is not None and not facts.is_sentence_transformer(snapshot.path):

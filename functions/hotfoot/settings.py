@@ -31,11 +31,6 @@ class Settings:
     service: str
     log_level: str
 
-    @property
-    def on_lambda(self) -> bool:
-        """True inside a Lambda runtime, real or emulated."""
-        return self.memory_mb is not None
-
 
 def read(environ: Mapping[str, str] = os.environ) -> Settings:
     """Read the settings. Raises ArtifactError for a value that does not fit, naming key and value."""

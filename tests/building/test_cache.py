@@ -227,7 +227,8 @@ def test_what_is_in_use_is_not_removed() -> None:
     filled(place.parent / "two")
     with holding(USE, place) as other:
         aged(place, 1000)
-        cache.keep_newest(place.parent, 1)
+        cache.sweep(place.parent)
+        cache._keep(place.parent.iterdir(), 1)
         assert cache.clear("layers") == [place]
         assert names(place) == ["mine"]
         finish(other)
@@ -250,7 +251,8 @@ from hotfoot_build import cache
 folder = Path(sys.argv[1])
 for turn in range(150):
     cache.made_once(folder / str(turn % 7), lambda work: (work / "x").touch())
-    cache.keep_newest(folder, 2)
+    cache.sweep(folder)
+    cache._keep(folder.iterdir(), 2)
 """
     folder = cache.root() / "exports"
     for process in [start(code, folder) for _ in range(3)]:

