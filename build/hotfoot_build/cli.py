@@ -76,6 +76,7 @@ def build(  # noqa: PLR0913, PLR0917 - one a flag
     threshold: Annotated[list[str] | None, typer.Option(help="NAME=VALUE: the least agreement to accept; may be repeated.")] = None,
     allow_pickle: Annotated[bool, typer.Option("--allow-pickle", help="Read pickled weights, which can run code.")] = False,
     trust_remote_code: Annotated[bool, typer.Option("--trust-remote-code", help="Run the model's own Python files.")] = False,
+    option: Annotated[list[str] | None, typer.Option(help="PASS.NAME=VALUE: a pass's own setting, as JSON; may be repeated.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Build again even when the same request built what is there.")] = False,
 ) -> None:
     """Build an artifact: export, optimise, quantize, and prove it against the original model.
@@ -90,7 +91,7 @@ def build(  # noqa: PLR0913, PLR0917 - one a flag
     else:
         request = pipeline.BuildRequest(
             model, task_name, target, precision, out, revision, name, pooling, max_tokens, samples, _thresholds(threshold or []),
-            allow_pickle, trust_remote_code, force,
+            allow_pickle, trust_remote_code, _options(option or []), force,
         )  # fmt: skip
     if request.precision not in pipeline.PRECISIONS:
         raise InputError(f"is {request.precision!r}; it must be one of {', '.join(pipeline.PRECISIONS)}.", where="precision")
@@ -105,6 +106,20 @@ def _flags_given(context: typer.Context) -> set[str]:
     """The flags of this command that the command line names."""
     options = [p for p in context.command.params if p.param_type_name == "option" and p.name]
     return {p.opts[0] for p in options if getattr(context.get_parameter_source(str(p.name)), "name", "") == "COMMANDLINE"}
+
+
+def _options(given: list[str]) -> dict[str, dict[str, Any]]:
+    import json
+
+    found: dict[str, dict[str, Any]] = {}
+    for text in given:
+        path, _, value = text.partition("=")
+        owner, _, name = path.partition(".")
+        try:
+            found.setdefault(owner, {})[name] = json.loads(value)
+        except ValueError:
+            raise InputError(f"is {text!r}; it must be PASS.NAME=VALUE, as int8_rowwise.weight_range=64.", where="--option") from None
+    return found
 
 
 def _thresholds(given: list[str]) -> dict[str, float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import fields
 from pathlib import Path
 
 from hotfoot import targets, task
@@ -21,22 +22,9 @@ def request(name: str, others: Iterable[str], *, force: bool) -> BuildRequest:
     table = made.build(name)
     if flags := sorted(others):
         raise InputError(f"[build.{name}] of {FILE} says what to build, so {', '.join(flags)} cannot; change it there.")
-    return BuildRequest(
-        table.model,
-        table.task,
-        table.target,
-        table.precision,
-        made.artifact_dir(name),
-        table.revision,
-        table.name,
-        table.pooling,
-        table.max_tokens,
-        Path(table.samples) if table.samples else None,
-        table.thresholds,
-        table.allow_pickle,
-        table.trust_remote_code,
-        force,
-    )
+    said = {f.name: getattr(table, f.name) for f in fields(table)}
+    said |= {"out": made.artifact_dir(name), "samples": Path(table.samples) if table.samples else None}
+    return BuildRequest(**said, force=force)
 
 
 def folders(name: str) -> tuple[Path, Path]:

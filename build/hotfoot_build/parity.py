@@ -53,8 +53,11 @@ class Parity:
 
 
 def thresholds(task: Task, precision: str, overrides: Mapping[str, float]) -> dict[str, float]:
-    """The task's thresholds at this precision, with the user's in their place. Raises InputError for an unknown name."""
-    known = dict(task.thresholds[precision])
+    """The task's thresholds at this precision (`int8-static` is held to int8's), with the user's in their place.
+
+    Raises InputError for an unknown name.
+    """
+    known = dict(task.thresholds[precision.partition("-")[0]])
     for name in overrides:
         if name not in known:
             raise InputError(f"{name} is no measure of {task.name}; there are {', '.join(sorted(known))}", where="--threshold")

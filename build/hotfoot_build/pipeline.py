@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any, get_args
 
 import hotfoot
 import hotfoot_build
@@ -15,6 +16,7 @@ from hotfoot.contract import codec
 from hotfoot.contract import manifest as manifests
 from hotfoot.contract.errors import ArtifactError
 from hotfoot.contract.manifest import EVIDENCE, MANIFEST, Manifest
+from hotfoot.contract.project import Precision
 from hotfoot.contract.target import Target
 from hotfoot.model import Model
 from hotfoot.task import Task
@@ -25,12 +27,12 @@ from hotfoot_build.progress import Progress, Step, size
 from hotfoot_build.resolve import Snapshot, resolve
 from hotfoot_build.stage import Plan
 
-PRECISIONS = ("int8", "fp32")
+PRECISIONS = get_args(Precision)
 
 
 @dataclass(frozen=True)
 class BuildRequest:
-    """What the user asks for. None means: as the model says, or the default."""
+    """What the user asks for. None means: as the model says, or the default. `options` are settings of passes, by their names."""
 
     model: str
     task: str
@@ -45,6 +47,7 @@ class BuildRequest:
     thresholds: Mapping[str, float] | None = None
     allow_pickle: bool = False
     trust_remote_code: bool = False
+    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     force: bool = False
 
 
@@ -78,7 +81,8 @@ def build(request: BuildRequest, progress: Progress) -> Built:
     with progress.step("resolve") as step:
         snapshot = _resolve(request, step)
         step.result = f"{snapshot.model.id} at {snapshot.model.revision[:19]}, {snapshot.model.architecture}"
-    plan = Plan(request.task, chosen, target, request.precision, snapshot, _read_facts(request, chosen, snapshot, progress))
+    said = _read_facts(request, chosen, snapshot, progress)
+    plan = Plan(request.task, chosen, target, request.precision, snapshot, said, request.options)
     out = request.out or default_out(request, snapshot, target)
     cache.refuse_foreign(out, MANIFEST, "artifact")
     key = _key(request, plan, texts, wanted)
@@ -131,7 +135,16 @@ def _key(request: BuildRequest, plan: Plan, texts: tuple[str, ...], wanted: Mapp
     code = [p for root in (hotfoot.__path__[0], hotfoot_build.__path__[0]) for p in Path(root).rglob("*.py")]
     code.append(Path(inspect.getfile(plan.task.parse)))  # a task of the user's own
     writers = [f"{name} {version(name)}" for name in ("onnx-ir", "onnxruntime", "tokenizers")]
-    asked = (request.task, request.precision, request.pooling, plan.facts.max_tokens, dict(wanted), plan.target, plan.snapshot.model)
+    asked = (
+        request.task,
+        request.precision,
+        request.options,
+        request.pooling,
+        plan.facts.max_tokens,
+        dict(wanted),
+        plan.target,
+        plan.snapshot.model,
+    )
     return cache.key(*map(manifests.sha256, sorted(code)), *writers, environment.identity(), codec.dumps(asked), *texts)
 
 

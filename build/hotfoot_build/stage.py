@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ class Plan:
     precision: str
     snapshot: Snapshot
     facts: ModelFacts
+    options: Mapping[str, Mapping[str, Any]]
 
 
 def write(stage: Path, plan: Plan, original: Original, progress: Progress) -> Manifest:
@@ -70,6 +72,13 @@ def write(stage: Path, plan: Plan, original: Original, progress: Progress) -> Ma
     return manifest
 
 
+def recipe(target: Target, precision: str) -> tuple[str, ...]:
+    """The passes that make `precision` for the target. Raises UnsupportedError that lists the target's precisions."""
+    if precision not in target.recipes:
+        raise UnsupportedError(f"{target.name} has no recipe for {precision}.", hint=f"There are: {', '.join(target.recipes)}.")
+    return target.recipes[precision]
+
+
 def _own_files(stage: Path) -> list[Path]:
     return [p for p in stage.rglob("*") if p.is_file() and p.relative_to(stage).parts[0] != TOKENIZER_DIR]
 
@@ -77,8 +86,16 @@ def _own_files(stage: Path) -> list[Path]:
 def _optimise(path: Path, plan: Plan, original: Original, tokenizer: TokenizerSpec) -> tuple[GraphSpec, tuple[PassRecord, ...], list[str]]:
     """Write the optimised graph: its door, what each pass did, and the operators that mix the texts of a batch."""
     current = graph.load(original.graph)
-    context = passes.Context(plan.target, plan.task, plan.facts.embedding or {}, tokenizer.pad_side)
-    records = passes.apply(current, plan.target.recipes[plan.precision], context)
+    context = passes.Context(
+        target=plan.target,
+        task=plan.task,
+        facts=plan.facts.embedding or {},
+        pad_side=tokenizer.pad_side,
+        config=plan.facts.config,
+        calibration=original.reference.ids[: len(original.reference.outputs)],
+        overrides=plan.options,
+    )
+    records = passes.apply(current, recipe(plan.target, plan.precision), context)
     mixing = graph.mixes_rows(current)
     door = graph.save(current, path)
     width = original.reference.outputs[0].shape[-1]

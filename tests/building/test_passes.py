@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 from hotfoot import targets, task
-from hotfoot.contract.errors import PassError, UnsupportedError
+from hotfoot.contract.errors import InputError, PassError, UnsupportedError
 from hotfoot.contract.manifest import Side
 from hotfoot_build import graph, passes
 from hotfoot_build.passes import Context, int8_rowwise, ort_rewrite, pool_in_graph
@@ -305,3 +305,24 @@ def test_hotfoot_s_own_recipes_keep_rows_apart() -> None:
     for precision, recipe in targets.local().recipes.items():
         current = tiny.optimised("embed", recipe, context(pooling="mean", normalize=True))
         assert graph.mixes_rows(current) == [], precision
+
+
+def test_an_option_may_be_asked_for_by_its_pass() -> None:
+    asked = replace(context(pooling="mean"), overrides={"int8_rowwise": {"weight_range": 64}})
+    current = graph.load(tiny.exported("embed"))
+    records = passes.apply(current, targets.local().recipes["int8"], asked)
+    assert {r.name: r.options for r in records}["int8_rowwise"]["weight_range"] == 64
+    weights = [w for w in map(graph.weight_of, current.ir.initializers.values()) if w is not None and w.dtype == np.int8 and w.ndim == 2]
+    assert max(int(np.abs(w.astype(np.int16)).max()) for w in weights) == 64
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        ({"int4_weights": {}}, r"int4_weights is not in this recipe, which has prune, ort_rewrite"),
+        ({"int8_rowwise": {"range": 64}}, r"int8_rowwise has no option 'range'; it has .*weight_range"),
+    ],
+)
+def test_an_option_that_no_pass_has_is_refused(overrides: dict[str, dict[str, int]], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        passes.apply(graph.load(tiny.exported("embed")), targets.local().recipes["int8"], replace(context(), overrides=overrides))

@@ -13,6 +13,7 @@ from hotfoot.contract.errors import InputError
 from hotfoot.contract.project import FILE, Bulk, Deploy, Project
 from hotfoot.contract.toml import lines_of
 
+PRECISIONS = "'auto', 'fp32', 'fp16', 'int8', 'int8-dynamic', 'int8-static', 'int8-weights', 'int4-weights'"
 FAULTY = '''# a comment
 bogus = 1
 [build.embed]
@@ -85,7 +86,10 @@ def test_every_fault_is_named_with_its_line(tmp_path: Path) -> None:
         ('[deploy.a.bulk]\nfield = ""\n', ":2: deploy.a.bulk.field: must not be empty"),
         ('[deploy.a.bulk]\nmask = true\n\nid_field = "text"\n', ":4: deploy.a.bulk.id_field: is the text's own field, 'text'"),
         ('[deploy.a]\ncors_origins = ["app.example.com"]\n', ":2: deploy.a.cors_origins: must be the origin of a web page"),
-        ("[build.a]\nmodel = 'm'\ntask = 't'\nprecision = 'int3'\n", ":4: build.a.precision: must be one of 'int8', 'fp32', got 'int3'"),
+        (
+            "[build.a]\nmodel = 'm'\ntask = 't'\nprecision = 'int3'\n",
+            f":4: build.a.precision: must be one of {PRECISIONS}, got 'int3'",
+        ),
         ("[build.a]\nmodel = 'm'\ntask = 't'\npooling = 'men'\n", ":4: build.a.pooling: must be one of 'cls', 'mean',"),
         ("deploy = 1\n", ":1: deploy: must be tables"),
         ("[deploy]\na = 1\n", ":2: deploy.a: must be a table, got 1"),
@@ -129,7 +133,7 @@ def test_names_are_checked_by_whoever_knows_them(tmp_path: Path) -> None:
     assert [line.strip() for line in str(refused.value).splitlines()[1:]] == [
         "hotfoot.toml:3: build.a.task: is 'fill-msk'; there are b, fill-mask, or a module of your own, as mypkg.mytask",
         "hotfoot.toml:4: build.a.target: is 'moon'; there are local, sun",
-        "hotfoot.toml:8: build.b.precision: must be one of 'int8', 'fp32', got 'int3'",
+        f"hotfoot.toml:8: build.b.precision: must be one of {PRECISIONS}, got 'int3'",
     ]
     (tmp_path / FILE).write_text(text.replace("precision = 'int3'", ""), encoding="utf-8")
     assert project.read(tmp_path / FILE).builds["a"].target == "moon"  # nobody here knows better

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import pkgutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields, replace
 from importlib import import_module
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from hotfoot.contract import codec
-from hotfoot.contract.errors import PassError, UnsupportedError
+from hotfoot.contract.errors import InputError, PassError, UnsupportedError
 from hotfoot.contract.manifest import PassRecord, Side
 from hotfoot.contract.target import Target
 from hotfoot.task import Task
@@ -24,12 +27,19 @@ Counts = Mapping[str, int]
 
 @dataclass(frozen=True)
 class Context:
-    """What a pass may know beside the graph."""
+    """What a pass may know beside the graph.
+
+    facts: of embeddings, how they are pooled. config: the model's config.json. calibration: token ids of the texts that the build is
+    proven on, int64 of shape (tokens,) each, of unequal lengths. overrides: options asked for by a pass's name.
+    """
 
     target: Target
     task: Task
     facts: Mapping[str, Any]
     pad_side: Side
+    config: Mapping[str, Any] = field(default_factory=dict)
+    calibration: tuple[NDArray[np.int64], ...] = ()
+    overrides: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -62,12 +72,27 @@ def load(name: str) -> Pass:
 
 
 def apply(graph: Graph, recipe: Sequence[str], context: Context) -> tuple[PassRecord, ...]:
-    """Run the recipe over the graph in place. Raises PassError when a pass's op-count contract does not hold."""
+    """Run the recipe over the graph in place.
+
+    Raises PassError when a pass's op-count contract does not hold, InputError for options of a pass that is not in the recipe.
+    """
+    if strangers := sorted(set(context.overrides) - set(recipe)):
+        raise InputError(f"{', '.join(strangers)} is not in this recipe, which has {', '.join(recipe)}.", where="options")
     return tuple(_apply_one(load(name), graph, context) for name in recipe)
 
 
+def _options(step: Pass, context: Context) -> Any:
+    """The pass's options for this build, with those that were asked for in their place. Raises InputError for one that it lacks."""
+    made, asked = step.options(context), context.overrides.get(step.name, {})
+    known = {f.name for f in fields(made)}
+    if strangers := sorted(set(asked) - known):
+        raise InputError(f"{step.name} has no option {strangers[0]!r}; it has {', '.join(sorted(known))}.", where="options")
+    # JSON and TOML know lists only
+    return replace(made, **{name: tuple(value) if isinstance(value, list) else value for name, value in asked.items()})
+
+
 def _apply_one(step: Pass, graph: Graph, context: Context) -> PassRecord:
-    options = step.options(context)
+    options = _options(step, context)
     before = graph.op_counts()
     reason = step.applies(graph, options)
     if reason is None:

@@ -26,6 +26,8 @@ ENVIRONMENT = 3000  # of the 4 KB that Lambda allows for all of it
 # a key that EventBridge can match: `*` and `\` have a meaning there
 Prefix = Annotated[str, Form(r"[^/*\\][^*\\]*", "a key prefix, not empty, without `*` and `\\`, not starting with `/`")]
 Suffix = Annotated[str, Form(r"[^*\\]+", "the end of a key, as `.jsonl`, without `*` and `\\`")]
+# `auto` searches for the fastest recipe that is still right; the others name one of the target's
+Precision = Literal["auto", "fp32", "fp16", "int8", "int8-dynamic", "int8-static", "int8-weights", "int4-weights"]
 Origin = Annotated[str, Form(r"\*|https?://[^/\s]+", "the origin of a web page, as `https://app.example.com`, or `*`")]
 # the periods that CloudWatch Logs knows
 Days = Literal[1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 2192, 2557, 2922, 3288, 3653]
@@ -33,12 +35,15 @@ Days = Literal[1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 10
 
 @dataclass(frozen=True)
 class Build:
-    """`[build.NAME]`: the same names as the flags of `hotfoot build`. None means: as the model says, or the default."""
+    """`[build.NAME]`: the same names as the flags of `hotfoot build`. None means: as the model says, or the default.
+
+    options: a pass's own settings, as `[build.NAME.options.int8_rowwise]`, in the place of what the target says.
+    """
 
     model: str
     task: str
     target: str = "local"
-    precision: Literal["int8", "fp32"] = "int8"
+    precision: Precision = "int8"
     out: str | None = None
     revision: str | None = None
     name: str | None = None
@@ -46,6 +51,7 @@ class Build:
     max_tokens: Annotated[int, Range(1, 1_000_000)] | None = None
     samples: str | None = None
     thresholds: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    options: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
     allow_pickle: bool = False
     trust_remote_code: bool = False
 
