@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 from hotfoot.contract.errors import InputError
+from hotfoot.task import Corpus
+from hotfoot.tasks._tokens import masked
+from hotfoot_build import pairs_of_texts
 
 DATA = Path(__file__).parent / "data"
 
@@ -25,44 +33,115 @@ TOKENIZER_TEXTS = (
     "مرحبا بالعالم שלום עולם Привет мир สวัสดี",
     ".",
 )
+LONGEST_TOKEN = 6  # characters a token of English prose that no tokenizer goes beyond, on average
+# what a line of a user's file may be called: the first text and the second
+NAMES = {"questions": ("question", "context"), "rankings": ("query", "documents")}
 
 
-def texts(samples: Path | None) -> tuple[str, ...]:
+@dataclass(frozen=True)
+class Samples:
+    """What a build is proven on. seconds: of pairs, the text that goes with each. groups: how many neighbours answer one query."""
+
+    texts: tuple[str, ...]
+    seconds: tuple[str, ...] = ()
+    groups: tuple[int, ...] = ()
+
+    def with_masks(self, mask: str) -> Samples:
+        """The same with a word of each text replaced by the model's mask."""
+        return replace(self, texts=tuple(masked(text, mask) for text in self.texts))
+
+    def past(self, tokens: int) -> Samples:
+        """The same with one text more, which is longer than `tokens`."""
+        lines, text = itertools.cycle(_lines()), ""
+        while len(text) <= LONGEST_TOKEN * tokens:
+            text = f"{text} {next(lines)}".strip()
+        return replace(self, texts=(*self.texts, text))
+
+
+def samples(corpus: Corpus, path: Path | None) -> Samples:
+    """What a task of this corpus is proven on: the user's file, or hotfoot's own, over a thousand. Raises InputError."""
+    if corpus not in NAMES:
+        return Samples(texts(path))
+    if path is None:
+        lines = _lines()
+        return _grouped(pairs_of_texts.rankings(lines)) if corpus == "rankings" else _paired(pairs_of_texts.questions(lines))
+    if path.suffix != ".jsonl":
+        raise InputError(f"{path} has no pairs of texts.", hint=f"Give a .jsonl file of {_form(corpus)}.", where="--samples")
+    found = [pair for number, line in _numbered(path) for pair in _pairs_of(line, number, corpus)]
+    _check_count(path, len(found))
+    if corpus == "questions":
+        return _paired(found)
+    grouped = _grouped([(query, [document for _, document in some]) for query, some in groupby(found, key=lambda pair: pair[0])])
+    if max(grouped.groups) < 2:
+        raise InputError(f"{path} has one document a query; an order takes two.", where="--samples")
+    return grouped
+
+
+def texts(path: Path | None) -> tuple[str, ...]:
     """A text a line, or `{"text": …}` a line in a .jsonl file; without a file, hotfoot's own, some 1,200. Raises InputError."""
-    if samples is not None:
-        return _read(samples)
-    lines = [line for name in ("general.txt", "people.txt") for line in (DATA / name).read_text(encoding="utf-8").splitlines()]
-    return (*lines, *_long(lines))
+    if path is not None:
+        found = tuple(_text_of(line, number) if path.suffix == ".jsonl" else line for number, line in _numbered(path))
+        _check_count(path, len(found))
+        return found
+    lines = _lines()
+    return (*lines, *(passage for passage, _ in pairs_of_texts.long_passages(lines)))
 
 
-def _long(lines: list[str]) -> list[str]:
-    """Forty passages of 4 to 43 lines: some 50 to over 600 tokens, so that long inputs and the limit itself are tried."""
-    passages, start = [], 0
-    for count in range(4, 44):
-        passages.append(" ".join(lines[start : start + count]))
-        start = (start + count) % (len(lines) - 50)
-    return passages
+def _lines() -> list[str]:
+    return [line for name in ("general.txt", "people.txt") for line in (DATA / name).read_text(encoding="utf-8").splitlines()]
 
 
-def _read(path: Path) -> tuple[str, ...]:
+def _paired(pairs: list[tuple[str, str]]) -> Samples:
+    return Samples(tuple(first for first, _ in pairs), tuple(second for _, second in pairs))
+
+
+def _grouped(rankings: list[tuple[str, list[str]]]) -> Samples:
+    made = _paired([(query, document) for query, documents in rankings for document in documents])
+    return replace(made, groups=tuple(len(documents) for _, documents in rankings))
+
+
+def _numbered(path: Path) -> Iterator[tuple[int, str]]:
+    """Lines that are not blank, and the number of each from 1."""
     if not path.is_file():
         raise InputError(f"there is no file {path}", where="--samples")
-    found = []
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-        if not line.strip():
-            continue
-        found.append(_text_of(line, number) if path.suffix == ".jsonl" else line)
-    if len(found) < 2:
-        raise InputError(f"{path} has {len(found)} text(s); at least two are needed to measure anything", where="--samples")
-    return tuple(found)
+        if line.strip():
+            yield number, line
+
+
+def _check_count(path: Path, count: int) -> None:
+    if count < 2:
+        raise InputError(f"{path} has {count} text(s); at least two are needed to measure anything", where="--samples")
+
+
+def _parsed(line: str, number: int) -> Any:
+    try:
+        return json.loads(line)
+    except ValueError as error:
+        raise InputError(f"line {number} is not JSON: {error}", where="--samples") from None
 
 
 def _text_of(line: str, number: int) -> str:
-    try:
-        value = json.loads(line)
-    except ValueError as error:
-        raise InputError(f"line {number} is not JSON: {error}", where="--samples") from None
+    value = _parsed(line, number)
     text = value.get("text") if isinstance(value, dict) else value
     if not isinstance(text, str) or not text:
         raise InputError(f'line {number} is neither a text nor an object with a "text"', where="--samples")
     return text
+
+
+def _pairs_of(line: str, number: int, corpus: Corpus) -> list[tuple[str, str]]:
+    """The pairs of one line: `{"text", "pair"}`, or the task's own names, where `documents` are several."""
+    value = _parsed(line, number)
+    for first, second in (NAMES[corpus], ("text", "pair")):
+        if isinstance(value, dict) and first in value:
+            seconds = value.get(second)
+            several = seconds if isinstance(seconds, list) else [seconds]
+            if several and all(isinstance(text, str) and text for text in (value[first], *several)):
+                return [(str(value[first]), str(text)) for text in several]
+    raise InputError(f"line {number} is not {_form(corpus)}", where="--samples")
+
+
+def _form(corpus: Corpus) -> str:
+    first, second = NAMES[corpus]
+    shown = '["…"]' if corpus == "rankings" else '"…"'
+    return f'{{"{first}": "…", "{second}": {shown}}} or {{"text": "…", "pair": "…"}}'

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from hotfoot import settings, task
 from hotfoot.batching import Deadline
 from hotfoot.contract import manifest as manifests
 from hotfoot.contract.errors import ArtifactError
 from hotfoot.contract.manifest import TOKENIZER_DIR, Manifest, Side
-from hotfoot.session import Session, open_session
-from hotfoot.task import Array, Encoded, Request, Task
+from hotfoot.decoder import Decoder, open_decoder
+from hotfoot.session import Probe, Session, open_session
+from hotfoot.task import Array, Encoded, Fit, Means, Request, Task
 from hotfoot.tokenizer import Tokenizer, open_tokenizer
 
 
@@ -35,7 +39,7 @@ class Model:
     manifest: Manifest
     task: Task
     tokenizer: Tokenizer
-    session: Session
+    session: Session | Decoder
 
     @classmethod
     def open(cls, directory: Path | str, *, threads: int | None = None, foreign: bool = False, verify: bool = False) -> Model:
@@ -53,7 +57,7 @@ class Model:
             manifest=manifest,
             task=task.load(manifest.task),
             tokenizer=open_tokenizer(artifact, manifest, here.layer_root),
-            session=open_session(artifact, manifest, threads or here.threads, foreign=foreign),
+            session=opened(artifact, manifest, threads or here.threads, foreign=foreign),
         )
 
     def predict(self, inputs: Any, parameters: Mapping[str, Any] | None = None) -> Prediction:
@@ -71,25 +75,53 @@ class Model:
         start = time.perf_counter()
         encoded = self.task.encode(request, self.tokenizer if most_tokens is None else Metered(self.tokenizer, most_tokens))
         tokenized = time.perf_counter()
-        outputs = self.task.run(self.session if deadline is None else Timed(self.session, deadline), encoded)
+        outputs = self._run(request, encoded, deadline)
         ran = time.perf_counter()
         answer = self.task.decode(request, encoded, outputs, self.manifest)
         done = time.perf_counter()
         return Prediction(
             answer=answer,
             tokens=sum(len(e.ids) for e in encoded),
-            characters=sum(map(len, request.texts)),
+            characters=sum(map(len, (*request.texts, *request.beside))),
             timings={"tokenize": 1e3 * (tokenized - start), "run": 1e3 * (ran - tokenized), "post": 1e3 * (done - ran)},
         )
 
-    def outputs(self, texts: tuple[str, ...]) -> tuple[tuple[Encoded, ...], list[Array]]:
-        """What the graph says of each text, cut to the limit as the original does: for parity and tests."""
-        encoded = self.tokenizer.encode(texts, truncate=self.manifest.tokenizer.truncation_side)
-        return encoded, self.task.run(self.session, encoded)
+    def _run(self, request: Request, encoded: tuple[Encoded, ...], deadline: Deadline | None) -> list[Any]:
+        if self.task.generate is None:
+            return self.task.run(self.session if deadline is None else Timed(self.session, deadline), encoded)
+        return self.generate(request, encoded, lambda done: None if deadline is None else deadline.check(done, len(encoded)))
+
+    def generate(self, request: Request, encoded: tuple[Encoded, ...], check: Callable[[int], None]) -> list[Any]:
+        """What a task that makes text makes of each input; `check` is called before every run of a graph. Raises what that raises."""
+        if self.task.generate is None or not isinstance(self.session, Decoder):
+            raise ArtifactError(f"the task {self.task.name} or the artifact's graph makes no text.")
+        means = Means(self.session, lambda ids: self.tokenizer.decode(ids, skip_special_tokens=True), check)
+        return self.task.generate(request, encoded, means)
+
+    def outputs(
+        self, texts: tuple[str, ...], seconds: tuple[str, ...] = (), targets: tuple[NDArray[np.int64], ...] = ()
+    ) -> tuple[tuple[Encoded, ...], list[Array]]:
+        """What the task's probe keeps of each text or pair, cut to the limit as the original does: for parity and tests.
+
+        targets: what the decoder of an encoder-decoder reads with each.
+        """
+        encoded = self.tokenizer.encode_cut(texts, seconds, self.manifest.tokenizer.truncation_side)
+        if targets:
+            encoded = tuple(replace(e, target=t.astype(np.int32)) for e, t in zip(encoded, targets, strict=True))
+        return encoded, self.probe(encoded)
+
+    def probe(self, inputs: tuple[Encoded, ...]) -> list[Array]:
+        """What the task's probe keeps of each input."""
+        return self.task.run(Probing(self.session, self.task.probe), inputs)
+
+    @property
+    def sample(self) -> Any:
+        """An input that this artifact answers."""
+        return self.task.sample(self.manifest) if callable(self.task.sample) else self.task.sample
 
     def warm_up(self) -> None:
         """Run the task's sample once, so that the first request pays for no lazy initialisation."""
-        request = self.task.parse(self.task.sample, {}, self.manifest)
+        request = self.task.parse(self.sample, {"max_new_tokens": 2} if self.task.generate else {}, self.manifest)
         self.answer(replace(request, truncate=self.manifest.tokenizer.truncation_side))  # the limit may be below its length
 
 
@@ -111,17 +143,49 @@ class Metered:
         """As the tokenizer's own; raises TooLargeError, too."""
         return self.tokenizer.encode(texts, truncate=truncate, paths=paths, stride=stride, most=self.most)
 
+    def encode_pairs(
+        self, firsts: Sequence[str], seconds: Sequence[str], fit: Fit, paths: Sequence[tuple[str, str]]
+    ) -> tuple[Encoded, ...]:
+        """As the tokenizer's own; raises TooLargeError, too."""
+        return self.tokenizer.encode_pairs(firsts, seconds, fit, paths, most=self.most)
+
+    def id_of(self, token: str) -> int | None:
+        """The id of a token by its own spelling, None for one outside the vocabulary."""
+        return self.tokenizer.id_of(token)
+
+    def decode(self, ids: Sequence[int], *, skip_special_tokens: bool) -> str:
+        """Ids back to text."""
+        return self.tokenizer.decode(ids, skip_special_tokens=skip_special_tokens)
+
+
+@dataclass(frozen=True)
+class Probing:
+    """A session that keeps no more of an output than the probe does."""
+
+    session: Session | Decoder
+    keep: Probe
+
+    def run(self, inputs: Sequence[Encoded]) -> list[Array]:
+        """As the session's own, probed micro-batch by micro-batch."""
+        return self.session.run(inputs, probe=self.keep)
+
 
 @dataclass(frozen=True)
 class Timed:
     """A session that stops in time, for tasks to use as they use any other."""
 
-    session: Session
+    session: Session | Decoder
     deadline: Deadline
 
     def run(self, inputs: Sequence[Encoded]) -> list[Array]:
         """As the session's own; raises OutOfTimeError, too."""
         return self.session.run(inputs, self.deadline)
+
+
+def opened(artifact: Path, manifest: Manifest, threads: int, *, foreign: bool) -> Session | Decoder:
+    """The artifact's graphs, ready to run: one encoder's, or those of a decoder."""
+    generative = any(graph.role == "decoder" for graph in manifest.graphs)
+    return (open_decoder if generative else open_session)(artifact, manifest, threads, foreign=foreign)
 
 
 def check_files(artifact: Path, manifest: Manifest, *, verify: bool) -> None:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import pkgutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
-from typing import Any, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,9 @@ from hotfoot.contract.manifest import Manifest, Side
 
 Array = NDArray[np.float32]
 Options = Mapping[str, Any]
+# what the build stage proves a task on: texts as they are, questions with a context, queries with documents, texts with a masked word
+Corpus = Literal["texts", "questions", "rankings", "masked"]
+Family = Literal["encoder", "decoder", "encoder-decoder"]
 T = TypeVar("T")
 
 
@@ -28,13 +31,18 @@ T = TypeVar("T")
 class ExportSpec:
     """What to export: the transformers auto class, optimum's task name, and the one output that the task reads.
 
-    pools: the output is token vectors, which become one vector a text as the model's own files say.
+    pools: the output is token vectors, which become one vector a text as the model's own files say. labels: the output's last axis
+    is the labels that config.json names. beside: further outputs of shape (batch, tokens) that the task reads: they leave the graph
+    as one with `output`, of shape (batch, tokens, outputs) in this order. family: what kind of graphs, and so of passes, it takes.
     """
 
     auto_class: str
     optimum_task: str
     output: str
     pools: bool = False
+    labels: bool = True
+    beside: tuple[str, ...] = ()
+    family: Family = "encoder"
 
 
 @dataclass(frozen=True)
@@ -51,16 +59,21 @@ class Marks:
 
 @dataclass(frozen=True)
 class Encoded:
-    """One tokenised text, special tokens included, without padding.
+    """One tokenised text, or a pair of them, special tokens included, without padding.
 
     ids, type_ids: int32 of shape (tokens,). item: which of the request's texts it is a window of. marks: makes the tokens' places
-    when they are first asked for, as they take four times as long as the ids and most tasks have no use for them.
+    when they are first asked for, as they take four times as long as the ids and most tasks have no use for them. second: of a
+    pair, the tokens [start, stop) of the second text. reads: the tokens whose outputs the task wants, None for all. target: what an
+    encoder-decoder's decoder is given to read where it makes no text of its own, as parity asks.
     """
 
     ids: NDArray[np.int32]
     type_ids: NDArray[np.int32]
     item: int
     marks: Callable[[], Marks]
+    second: tuple[int, int] | None = None
+    reads: NDArray[np.intp] | None = None
+    target: NDArray[np.int32] | None = None
 
     @property
     def offsets(self) -> tuple[tuple[int, int], ...]:
@@ -99,14 +112,15 @@ class Encoded:
     def settled(self) -> Encoded:
         """The same with its marks made, so that it needs nothing that they are made from."""
         made = self.marks()
-        return Encoded(self.ids, self.type_ids, self.item, lambda: made)
+        return replace(self, marks=lambda: made)
 
 
 @dataclass(frozen=True)
 class Request:
     """A parsed request: the texts in order, the path of each in the body, and the task's options with defaults filled in.
 
-    single: the client sent a bare text. truncate: the side to cut at, None to refuse a text that is too long.
+    single: the client sent a bare text. truncate: the side to cut at, None to refuse a text that is too long. beside: texts that go
+    with them: the query of documents, the question of each context.
     """
 
     texts: tuple[str, ...]
@@ -114,6 +128,23 @@ class Request:
     single: bool
     truncate: Side | None
     options: Options
+    beside: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Fit:
+    """How a pair is brought to the limit: its second text alone is cut, or read in windows.
+
+    truncate: the side to cut it at, None to refuse a pair that is too long. stride: read it in windows that overlap by so many tokens.
+    yields: a stride that would leave a window nothing new becomes half of what the window holds; else it is refused. window: tokens
+    of a pair at most, None for the model's limit. first: tokens of the first text at most, the rest is cut; None for all.
+    """
+
+    truncate: Side | None = None
+    stride: int | None = None
+    yields: bool = False
+    window: int | None = None
+    first: int | None = None
 
 
 class Tokenizer(Protocol):
@@ -130,6 +161,20 @@ class Tokenizer(Protocol):
         """One Encoded a text; with a stride, as many windows a text as it takes, `stride` tokens overlapping."""
         ...
 
+    def encode_pairs(
+        self, firsts: Sequence[str], seconds: Sequence[str], fit: Fit, paths: Sequence[tuple[str, str]]
+    ) -> tuple[Encoded, ...]:
+        """One Encoded a pair, or as many windows as the second text takes; `paths` names both texts of each."""
+        ...
+
+    def id_of(self, token: str) -> int | None:
+        """The id of a token by its own spelling (`##ing`), None for one outside the vocabulary."""
+        ...
+
+    def decode(self, ids: Sequence[int], *, skip_special_tokens: bool) -> str:
+        """Ids back to text."""
+        ...
+
 
 class Session(Protocol):
     """Runs the artifact's graphs on a list of inputs, in micro-batches that never change a result."""
@@ -139,13 +184,51 @@ class Session(Protocol):
         ...
 
 
+class Generator(Protocol):
+    """A generative artifact's graphs. A state is never changed, so that a search may go on from one more than once."""
+
+    @property
+    def limit(self) -> int:
+        """The most tokens that the decoder may have read and made together."""
+        ...
+
+    def begin(self, inputs: Encoded) -> Any:
+        """The state before the decoder's first token."""
+        ...
+
+    def feed(self, state: Any, ids: Sequence[int]) -> tuple[Array, Any]:
+        """The logits, shape (vocabulary,), after the last of `ids`, and the state that has read them."""
+        ...
+
+
+@dataclass(frozen=True)
+class Means:
+    """What generating takes. decode: ids to text, special tokens left out.
+
+    check: called before every run of a graph with the number of texts done; raises when time is up.
+    """
+
+    graphs: Generator
+    decode: Callable[[Sequence[int]], str]
+    check: Callable[[int], None]
+
+
+def everything(_ids: NDArray[np.int64], output: Array) -> Array:
+    """The probe of tasks with small outputs."""
+    return output
+
+
 @dataclass(frozen=True)
 class Task:
     """One task, for both sides of the wall.
 
     parameters: what `parse` accepts. facts: what the manifest must know, out of config.json. parity: agreement of the
     artifact's outputs with the original's, input by input, as numbers that grow with agreement; thresholds: the least of
-    each, by precision. sample: an input that the task answers, for warm-up and documentation.
+    each, by precision. sample: an input that the task answers, for warm-up and documentation, or what makes one out of the
+    manifest. probe: what parity compares of one input, given its ids and what the graph says of it: all, unless that is large (a
+    whole vocabulary a token). It is asked of the original too, so that neither side keeps more. corpus: what the task is proven
+    on. generate: of a task that makes text, one answer
+    an input for `decode` to take; its `run` then gives the logits of given tokens, for parity.
     """
 
     name: str
@@ -156,10 +239,13 @@ class Task:
     parse: Callable[[Any, Options, Manifest], Request]
     encode: Callable[[Request, Tokenizer], tuple[Encoded, ...]]
     run: Callable[[Session, tuple[Encoded, ...]], list[Array]]
-    decode: Callable[[Request, tuple[Encoded, ...], list[Array], Manifest], Any]
+    decode: Callable[[Request, tuple[Encoded, ...], list[Any], Manifest], Any]
     parity: Callable[[Sequence[Array], Sequence[Array], Manifest], dict[str, float]]
     thresholds: Mapping[str, Mapping[str, float]]
     sample: Any
+    probe: Callable[[NDArray[np.int64], Array], Array] = everything
+    corpus: Corpus = "texts"
+    generate: Callable[[Request, tuple[Encoded, ...], Means], list[Any]] | None = None
 
 
 def encode_texts(request: Request, tokenizer: Tokenizer) -> tuple[Encoded, ...]:

@@ -7,7 +7,7 @@ and only the tokens that are kept become Python objects.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +18,8 @@ from tokenizers import Tokenizer as RustTokenizer
 from hotfoot.contract.errors import ArtifactError, InputError, TooLargeError
 from hotfoot.contract.manifest import TOKENIZER_DIR, Manifest, Side, combine, describe
 from hotfoot.cutting import LONGEST, growing, head_of, splits_at_spaces, too_long
-from hotfoot.task import Encoded, Marks
+from hotfoot.pairs import Frame, frame_of, room_for_second, stride_in
+from hotfoot.task import Encoded, Fit, Marks
 
 CHARACTERS = 128  # a token, past which a text is too long without being counted: prose has 4 to 6, tables and hashes some 30
 HEAD = 16  # characters a token that are tried first where a text is to be cut
@@ -40,6 +41,10 @@ class Tokenizer:
         """The longest input, special tokens included."""
         return self._max_tokens
 
+    @cached_property
+    def _frame(self) -> Frame:
+        return frame_of(self._rust)
+
     def encode(
         self,
         texts: Sequence[str],
@@ -59,7 +64,8 @@ class Tokenizer:
             self._check_stride(stride)
         named = paths or [f"inputs[{i}]" for i in range(len(texts))]
         whole = truncate is None and stride is None
-        encodings = self._heads(texts, named) if truncate == "right" and stride is None and self._cuts else self._read(texts, named, whole)
+        cut = truncate == "right" and stride is None and self._cuts
+        encodings = self._heads(texts, named, self._max_tokens) if cut else self._read(texts, named, whole)
         encoded: list[Encoded] = []
         total = 0
         for item, (encoding, path) in enumerate(zip(encodings, named, strict=True)):
@@ -98,30 +104,87 @@ class Tokenizer:
             found.append(_whole(encoding, item))
         return found
 
-    def _read(self, texts: Sequence[str], paths: Sequence[str], whole: bool) -> Iterator[Encoding]:
+    def encode_pairs(
+        self, firsts: Sequence[str], seconds: Sequence[str], fit: Fit, paths: Sequence[tuple[str, str]], *, most: int | None = None
+    ) -> tuple[Encoded, ...]:
+        """One Encoded a pair, its second text cut as `fit` says, or as many windows as that takes.
+
+        Raises InputError, naming a text's path, for a pair that is too long when neither is asked for, for a text without tokens, a
+        first text that leaves the other no room, or a stride that leaves a window nothing new; TooLargeError for more than `most`
+        tokens in all.
+        """
+        frame, window = self._frame, min(fit.window or self._max_tokens, self._max_tokens)
+        heads = self._firsts(firsts, [path for path, _ in paths], fit.first)
+        encoded: list[Encoded] = []
+        total = 0
+        for item, (encoding, first) in enumerate(zip(self._seconds(seconds, [path for _, path in paths], fit, window), heads, strict=True)):
+            here, there = paths[item]
+            room, count = room_for_second(window, frame, first, here), len(encoding)
+            if count == 0:
+                raise InputError("the text has no tokens.", where=there)
+            spans = [(0, count)]
+            stride = None if fit.stride is None else stride_in(fit, room, here)
+            if count > room and stride is not None:
+                spans = self._spans(0, count, room, None, stride)
+            elif count > room and fit.truncate is not None:
+                spans = self._spans(0, count, room, fit.truncate, None)
+            elif count > room:
+                raise InputError(
+                    f"the pair has {count + window - room} tokens, the limit is {window}, special tokens included.",
+                    hint="Shorten it, or ask for truncation.",
+                    where=there,
+                )
+            total = add(total, sum(stop - start + window - room for start, stop in spans), most, there)
+            second = _whole(encoding, item)
+            pieces = [frame.join(first, second, start, stop, item) for start, stop in spans]
+            encoded += [p.settled() for p in pieces] if count > room and fit.stride is None else pieces
+        return tuple(encoded)
+
+    def encode_cut(self, texts: Sequence[str], seconds: Sequence[str], side: Side) -> tuple[Encoded, ...]:
+        """Texts, or pairs where there are seconds, each cut to the limit at `side`. Raises InputError as the others do."""
+        if not seconds:
+            return self.encode(texts, truncate=side)
+        paths = [(f"texts[{i}]", f"seconds[{i}]") for i in range(len(texts))]
+        return self.encode_pairs(texts, seconds, Fit(truncate=side), paths)
+
+    def _firsts(self, texts: Sequence[str], paths: Sequence[str], most: int | None) -> list[Encoded]:
+        """The first text of each pair, every one read once, and cut to `most` tokens."""
+        named = dict(zip(reversed(texts), reversed(paths), strict=True))  # the first place of each
+        read = zip(named, self._read(list(named), list(named.values()), most is None, special=False), strict=True)
+        found = {text: _whole(e, 0).slice(0, 0, len(e) if most is None else min(most, len(e)), 0) for text, e in read}
+        if bare := next((text for text, first in found.items() if not len(first.ids)), None):
+            raise InputError("the text has no tokens.", where=named[bare])
+        return [found[text] for text in texts]
+
+    def _seconds(self, texts: Sequence[str], paths: Sequence[str], fit: Fit, window: int) -> Iterator[Encoding]:
+        if fit.truncate == "right" and fit.stride is None and self._cuts:
+            return self._heads(texts, paths, window, special=False)
+        return self._read(texts, paths, fit.truncate is None and fit.stride is None, special=False)
+
+    def _read(self, texts: Sequence[str], paths: Sequence[str], whole: bool, *, special: bool = True) -> Iterator[Encoding]:
         """Every text as the library reads it; `whole` ones are refused at once when they cannot be short enough."""
         limit = min(LONGEST, CHARACTERS * self._max_tokens) if whole else LONGEST
         for text, path in zip(texts, paths, strict=True):
             if len(text) > limit:
                 raise too_long(text, limit, path, "Shorten it, or ask for truncation." if whole else "Send it in parts.")
         for part in parts(texts):
-            yield from self._rust.encode_batch(part)
+            yield from self._rust.encode_batch(part, add_special_tokens=special)
 
-    def _heads(self, texts: Sequence[str], paths: Sequence[str]) -> Iterator[Encoding]:
+    def _heads(self, texts: Sequence[str], paths: Sequence[str], limit: int, *, special: bool = True) -> Iterator[Encoding]:
         """Of each text at least as much as the tokens before the limit come from."""
-        heads = [head_of(text, HEAD * self._max_tokens, path) for text, path in zip(texts, paths, strict=True)]
+        heads = [head_of(text, HEAD * limit, path) for text, path in zip(texts, paths, strict=True)]
         rest = zip(texts, heads, paths, strict=True)
         for part in parts(heads):
-            for encoding, (text, head, path) in zip(self._rust.encode_batch(part), rest, strict=False):
-                enough = len(encoding) > self._max_tokens or len(head) == len(text)
-                yield encoding if enough else self._longer(text, len(head), path)
+            for encoding, (text, head, path) in zip(self._rust.encode_batch(part, add_special_tokens=special), rest, strict=False):
+                enough = len(encoding) > limit or len(head) == len(text)
+                yield encoding if enough else self._longer(text, len(head), path, limit, special=special)
 
-    def _longer(self, text: str, read: int, path: str) -> Encoding:
-        for size in growing(8 * HEAD * self._max_tokens):
+    def _longer(self, text: str, read: int, path: str, limit: int, *, special: bool) -> Encoding:
+        for size in growing(8 * HEAD * limit):
             head = head_of(text, size, path)
             if len(head) > read:
-                encoding = self._rust.encode(head)
-                if len(encoding) > self._max_tokens or len(head) == len(text):
+                encoding = self._rust.encode(head, add_special_tokens=special)
+                if len(encoding) > limit or len(head) == len(text):
                     return encoding
         raise too_long(text, LONGEST, path, "Send it in parts.")
 
@@ -139,6 +202,11 @@ class Tokenizer:
                 f"is {stride}; it must be from 0 to {room // 2}, half of the {room} tokens that a window of this model holds.",
                 where="parameters.stride",
             )
+
+    def id_of(self, token: str) -> int | None:
+        """The id of a token by its own spelling, None for one outside the vocabulary."""
+        found: int | None = self._rust.token_to_id(token)
+        return found
 
     def token_of(self, token_id: int) -> str:
         """The token's own spelling (`##ing`), empty for an id outside the vocabulary."""

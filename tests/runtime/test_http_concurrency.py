@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from support.serving import TASKS, client, sample
+from support.serving import TASKS, client, sample, shaped
 
 WORDS = ("good", "bad", "fine", "maria", "gonzalez", "springfield", "lives", "in", "east", "north", "up", "hello", "🦊", "x1")
 
@@ -18,10 +18,14 @@ def requests_of(task: str, count: int) -> list[dict[str, object]]:
     found: list[dict[str, object]] = []
     for index in range(count):
         texts = [" ".join(rng.choices(WORDS, k=rng.choice((1, 3, 12, 60)))) for _ in range(rng.choice((1, 2, 7)))]
-        inputs: object = texts if rng.random() < 0.7 else texts[0]
-        if task == "sentence-similarity":
-            inputs = {"source_sentence": texts[0], "sentences": texts}
-        body: dict[str, object] = {"inputs": inputs, "parameters": {"truncation": rng.random() < 0.7}}
+        inputs = shaped(task, texts)
+        if isinstance(inputs, list) and rng.random() < 0.3:
+            inputs = inputs[0]
+        cut, stride = rng.random() < 0.7, rng.choice((0, 9, 60))
+        body: dict[str, object] = {
+            "inputs": inputs,
+            "parameters": {"doc_stride": stride} if task == "question-answering" else {"truncation": cut},
+        }
         found.append({"inputs": [5]} if index % 10 == 9 else body)
     return found
 
@@ -46,7 +50,9 @@ def test_order_and_neighbours_do_not_matter(task: str) -> None:
     http = client(task)
     rng = random.Random(3)  # noqa: S311 - nothing secret
     texts = [" ".join(rng.choices(WORDS, k=rng.randint(1, 12))) for _ in range(64)]
-    cut = {"truncation": True}
-    whole = http.post("/", json={"inputs": texts, "parameters": cut}).json()
-    single = [http.post("/", json={"inputs": [text], "parameters": cut}).json()[0] for text in texts]
+    cut = {} if task == "question-answering" else {"truncation": True}
+    whole = http.post("/", json={"inputs": shaped(task, texts), "parameters": cut}).json()
+    single = [http.post("/", json={"inputs": shaped(task, [text]), "parameters": cut}).json()[0] for text in texts]
+    if task == "text-ranking":
+        whole = [{**found, "index": 0} for found in sorted(whole, key=lambda found: int(found["index"]))]
     assert whole == single

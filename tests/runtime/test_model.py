@@ -139,17 +139,18 @@ def test_outputs_are_cut_to_the_limit_as_the_original_does() -> None:
 
 @pytest.mark.parametrize("task", TASKS)
 def test_warming_up_works_below_the_length_of_the_sample(tmp_path: Path, task: str) -> None:
-    Model.open(rigged_artifact(tmp_path, task, Rig(max_tokens=4)), threads=1).warm_up()
+    limit = 30 if task in ("question-answering", "text-ranking") else 4  # there is no pair of 4 tokens
+    Model.open(rigged_artifact(tmp_path, task, Rig(max_tokens=limit)), threads=1).warm_up()
 
 
 @pytest.mark.parametrize("task", TASKS)
 def test_a_bad_request_leaves_the_model_well(task: str) -> None:
     opened = model(task)
-    before = opened.predict(opened.task.sample)
+    before = opened.predict(opened.sample)
     for wrong in (None, [], [LONG], ["good", 3], {"x": 1}):
         with pytest.raises(InputError):
             opened.predict(wrong)
-    after = opened.predict(opened.task.sample)
+    after = opened.predict(opened.sample)
     assert np.array(after.answer).tolist() == np.array(before.answer).tolist()
     assert after.tokens == before.tokens
 

@@ -48,13 +48,13 @@ class Watched:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._rust, name)
 
-    def encode_batch(self, texts: list[str]) -> Any:
+    def encode_batch(self, texts: list[str], **options: bool) -> Any:
         self.calls.append(sum(map(len, texts)))
-        return self._rust.encode_batch(texts)
+        return self._rust.encode_batch(texts, **options)
 
-    def encode(self, text: str) -> Any:
+    def encode(self, text: str, **options: bool) -> Any:
         self.calls.append(len(text))
-        return self._rust.encode(text)
+        return self._rust.encode(text, **options)
 
 
 class Whole(Watched):
@@ -213,8 +213,8 @@ class Counted(Watched):
 
     asked = 0
 
-    def encode_batch(self, texts: list[str]) -> Any:
-        return [CountedEncoding(self, e) for e in super().encode_batch(texts)]
+    def encode_batch(self, texts: list[str], **options: bool) -> Any:
+        return [CountedEncoding(self, e) for e in super().encode_batch(texts, **options)]
 
 
 class CountedEncoding:

@@ -7,16 +7,23 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from sentence_transformers.base.modules.dense import Dense
 from sentencepiece import SentencePieceTrainer
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import (
     AlbertConfig,
     AlbertForSequenceClassification,
     BertConfig,
+    BertForMaskedLM,
+    BertForQuestionAnswering,
+    BertForSequenceClassification,
     BertForTokenClassification,
     BertModel,
     CamembertConfig,
     CamembertForTokenClassification,
+    DebertaV2Config,
+    DebertaV2ForSequenceClassification,
+    DebertaV2ForTokenClassification,
     DistilBertConfig,
     DistilBertForSequenceClassification,
     ElectraConfig,
@@ -27,6 +34,8 @@ from transformers import (
     MPNetModel,
     PreTrainedTokenizerFast,
     RobertaConfig,
+    RobertaForMaskedLM,
+    RobertaForQuestionAnswering,
     RobertaForSequenceClassification,
     XLMRobertaConfig,
     XLMRobertaModel,
@@ -130,6 +139,42 @@ def more(out: Path, pieces: Tokenizer, bytes_: Tokenizer, uni: Tokenizer) -> Non
     save(widen(ModernBertForSequenceClassification(modern)), pieces, out / "modernbert", limit=64)
 
 
+def pairs_and_masks(out: Path, pieces: Tokenizer, bytes_: Tokenizer) -> None:
+    """Heads over pairs of texts and over the vocabulary, for BERT and for RoBERTa, which has no token types."""
+    pieces, bytes_ = (Tokenizer.from_str(t.to_str()) for t in (pieces, bytes_))
+    pieces.decoder, bytes_.decoder = decoders.WordPiece(), decoders.ByteLevel()
+    bytes_.add_special_tokens([AddedToken("<mask>", lstrip=True, special=True)])  # as RoBERTa has it, the space before is the mask's
+    bert = BertConfig(**SMALL, vocab_size=pieces.get_vocab_size(), max_position_embeddings=128)
+    offset = {"max_position_embeddings": 130, "pad_token_id": 1, "type_vocab_size": 1, "vocab_size": bytes_.get_vocab_size()}
+    roberta = RobertaConfig(**SMALL, **offset, bos_token_id=0, eos_token_id=2)
+    save(widen(BertForQuestionAnswering(bert)), pieces, out / "answers", limit=128)
+    save(widen(RobertaForQuestionAnswering(roberta)), bytes_, out / "answers-roberta", limit=128)
+    save(widen(BertForMaskedLM(bert)), pieces, out / "masks", limit=128)
+    save(widen(RobertaForMaskedLM(roberta)), bytes_, out / "masks-roberta", limit=128)
+    bert.num_labels = roberta.num_labels = 1
+    save(widen(BertForSequenceClassification(bert)), pieces, out / "ranks", limit=128)
+    save(widen(RobertaForSequenceClassification(roberta)), bytes_, out / "ranks-roberta", limit=128)
+
+
+def dense_head(folder: Path) -> None:
+    """The module that the folder's modules.json already names, as sentence-transformers itself saves it."""
+    (folder / "2_Dense").mkdir()
+    module = Dense(in_features=64, out_features=16)
+    with torch.no_grad():
+        module.linear.bias.copy_(torch.randn(16))
+    module.save(str(folder / "2_Dense"))
+
+
+def deberta(out: Path, uni: Tokenizer) -> None:
+    """Attention by content and by buckets of distance, for texts longer than the buckets tell apart; one with a convolution as well."""
+    positions = {"relative_attention": True, "position_buckets": 8, "position_biased_input": False, "pos_att_type": ["p2c", "c2p"]}
+    shared = {"share_att_key": True, "norm_rel_ebd": "layer_norm", "type_vocab_size": 0, "max_position_embeddings": 64}
+    config = DebertaV2Config(**SMALL, **positions, **shared, vocab_size=uni.get_vocab_size(), pad_token_id=1, num_labels=3)
+    save(widen(DebertaV2ForSequenceClassification(config)), uni, out / "deberta", limit=64)
+    config.conv_kernel_size, config.conv_act = 3, "gelu"
+    save(widen(DebertaV2ForTokenClassification(config)), uni, out / "deberta-tags", limit=64)
+
+
 def main(out: Path) -> None:
     torch.manual_seed(0)
     pieces, bytes_, uni = wordpiece(), byte_level(), unigram()
@@ -138,7 +183,8 @@ def main(out: Path) -> None:
     sentence_transformer(out / "embed", ["Transformer", "Pooling", "Normalize"], limit=96)
     shutil.copytree(out / "embed", out / "dense")
     listed = json.loads((out / "dense" / "modules.json").read_text())
-    listed.insert(2, {"idx": 2, "name": "2", "path": "2_Dense", "type": "sentence_transformers.models.Dense"})
+    dense = {"idx": 2, "name": "2", "path": "2_Dense", "type": "sentence_transformers.models.Dense"}
+    listed[2:] = [dense, {**listed[2], "idx": 3, "name": "3"}]
     (out / "dense" / "modules.json").write_text(json.dumps(listed))
 
     tags = dict(enumerate(["O", "B-PER", "I-PER", "B-LOC", "I-LOC"]))
@@ -181,6 +227,10 @@ def main(out: Path) -> None:
     widen(XLMRobertaModel(fairseq)).save_pretrained(folder)
     settings = {"tokenizer_class": "XLMRobertaTokenizer", "model_max_length": 64}
     (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+
+    pairs_and_masks(out, pieces, bytes_)
+    dense_head(out / "dense")
+    deberta(out, uni)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Real artifacts of a few kilobytes, made by hand, whose answers can be worked out on paper.
 
-The graph looks each token up in a table and, but for token classification, averages over the tokens that are neither special nor
-padding. So a text of one rigged word has exactly that word's numbers, and two words have their mean.
+The graph looks each token up in a table and, but for tasks that read tokens, averages over the tokens that are neither special nor
+padding. So a text of one rigged word has exactly that word's numbers, and two words have their mean. A mask has every word's number.
 """
 
 from __future__ import annotations
@@ -32,10 +32,12 @@ from hotfoot.contract.manifest import (
     dumps,
     verify,
 )
+from support import rigged_text
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 EMBEDDERS = ("feature-extraction", "sentence-similarity")
+TOKENWISE = ("token-classification", "question-answering", "fill-mask")
 
 # logits over LABELS of each task; unlisted tokens get zeros, in embeddings a random direction
 SENTIMENT = {"good": (-2.0, 3.0), "bad": (4.0, -1.0), "fine": (0.0, 1.0)}
@@ -46,23 +48,35 @@ ENTITIES = {
     "lives": (8.0, 0.0, 0.0, 0.0, 0.0),
     "in": (8.0, 0.0, 0.0, 0.0, 0.0),
 }
+# start and end logits
+SPANS = {"springfield": (6.0, 6.0), "paris": (3.0, 3.0), "maria": (1.0, 0.0), "gonzalez": (0.0, 1.0), "where": (9.0, 9.0)}
 LABELS: Mapping[str, tuple[str, ...]] = {
     "text-classification": ("NEGATIVE", "POSITIVE"),
     "token-classification": ("O", "B-PER", "I-PER", "B-LOC", "I-LOC"),
     "feature-extraction": (),
     "sentence-similarity": (),
+    "question-answering": (),
+    "text-ranking": ("LABEL_0",),
+    "fill-mask": (),
+    **dict.fromkeys(rigged_text.TASKS, ()),
 }
 WORDS: Mapping[str, Mapping[str, Sequence[float]]] = {
     "text-classification": SENTIMENT,
     "token-classification": ENTITIES,
     "feature-extraction": {"east": (1, 0, 0, 0), "north": (0, 1, 0, 0), "up": (0, 0, 3, 0), "west": (-1, 0, 0, 0)},
     "sentence-similarity": {"east": (1, 0, 0, 0), "north": (0, 1, 0, 0), "up": (0, 0, 3, 0), "west": (-1, 0, 0, 0)},
+    "question-answering": SPANS,
+    "text-ranking": {"guitar": (40.0,), "orchestra": (38.0,), "stage": (36.0,), "market": (-14.4,), "query": (0.0,)},
+    "fill-mask": {"guitar": (5.0,), "piano": (4.0,), "drum": (3.0,), "##s": (2.0,)},
 }
 FACTS: Mapping[str, Mapping[str, Any]] = {
     "text-classification": {"function_to_apply": "softmax"},
     "token-classification": {"words": "pretokenizer"},
     "feature-extraction": {"pooling": "mean", "normalize": True, "prompts": {}, "default_prompt": None},
     "sentence-similarity": {"pooling": "mean", "normalize": True, "prompts": {}, "default_prompt": None},
+    "question-answering": {"null_id": SPECIAL.index("[CLS]")},
+    "text-ranking": {"function_to_apply": "sigmoid"},
+    "fill-mask": {"mask_token": "[MASK]", "mask_id": SPECIAL.index("[MASK]"), "tidies": False},
 }
 
 
@@ -81,17 +95,19 @@ class Rig:
 def rigged_artifact(directory: Path, task: str, rig: Rig | None = None) -> Path:
     """Write a real artifact for `task` into `directory`, checked whole, and return the directory."""
     rig = rig or Rig()
+    if task in rigged_text.TASKS:
+        return rigged_text.written(directory, task, rigged_text.Script(limit=512, facts=rig.facts), rig.model_id)
     words = WORDS[task] if rig.words is None else rig.words
     labels = LABELS[task] if rig.labels is None else rig.labels
-    width = rig.width if task in EMBEDDERS else len(labels)
     tokenizer = wordpiece([*words, "text", "word", "hello", "world"])
+    width = {"question-answering": 2, "fill-mask": tokenizer.get_vocab_size()}.get(task, rig.width if task in EMBEDDERS else len(labels))
     (directory / TOKENIZER_DIR).mkdir(parents=True, exist_ok=True)
     tokenizer.save(str(directory / TOKENIZER_DIR / "tokenizer.json"))
     facts = {**FACTS[task], **({"dimensions": width} if task in EMBEDDERS else {}), **rig.facts}
     graph = graph_of(task, table_of(task, tokenizer, words, width), unit=bool(facts.get("normalize")))
     onnx.save(graph, str(directory / "model.onnx"))
     files = describe(directory / TOKENIZER_DIR, [directory / TOKENIZER_DIR / "tokenizer.json"])
-    axes: tuple[int | str, ...] = ("batch", "sequence", width) if task == "token-classification" else ("batch", width)
+    axes: tuple[int | str, ...] = ("batch", "sequence", width) if task in TOKENWISE else ("batch", width)
     manifest = Manifest(
         format=FORMAT,
         model=ModelRef(id=rig.model_id, revision="0" * 40, architecture="RiggedModel", license="apache-2.0", notices=()),
@@ -142,6 +158,10 @@ def table_of(task: str, tokenizer: Tokenizer, words: Mapping[str, Sequence[float
     table = np.zeros((size, width), dtype=np.float32)
     if task in EMBEDDERS:
         table = np.random.default_rng(0).normal(size=(size, width)).astype(np.float32)
+    if task == "fill-mask":
+        for word, numbers in words.items():
+            table[SPECIAL.index("[MASK]"), tokenizer.token_to_id(word)] = numbers[0]
+        return table
     for word, numbers in words.items():
         row = np.zeros(width, dtype=np.float32)
         row[: len(numbers)] = numbers
@@ -151,7 +171,7 @@ def table_of(task: str, tokenizer: Tokenizer, words: Mapping[str, Sequence[float
 
 def graph_of(task: str, table: np.ndarray[Any, np.dtype[np.float32]], *, unit: bool = True) -> onnx.ModelProto:
     """Gather, and the mean over words unless the task reads tokens, and `unit` length if it reads vectors."""
-    axes: list[int | str] = ["batch", "sequence", table.shape[1]] if task == "token-classification" else ["batch", table.shape[1]]
+    axes: list[int | str] = ["batch", "sequence", table.shape[1]] if task in TOKENWISE else ["batch", table.shape[1]]
     weights = np.ones((len(table), 1), dtype=np.float32)
     weights[: len(SPECIAL)] = 0
     weights[SPECIAL.index("[UNK]")] = 1
@@ -163,7 +183,7 @@ def graph_of(task: str, table: np.ndarray[Any, np.dtype[np.float32]], *, unit: b
         "tiny": np.float32(1e-12),
     }
     nodes = [helper.make_node("Gather", ["table", "input_ids"], ["rows"])]
-    if task == "token-classification":
+    if task in TOKENWISE:
         nodes.append(helper.make_node("Identity", ["rows"], ["output"]))
     else:
         mean = "mean" if task in EMBEDDERS and unit else "output"

@@ -5,11 +5,15 @@ from __future__ import annotations
 import atexit
 import shutil
 import tempfile
-from collections.abc import Callable
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import uvicorn
 from starlette.testclient import TestClient
 
 from hotfoot.http.app import create_app
@@ -18,7 +22,15 @@ from hotfoot.model import Model
 from hotfoot.observe import Record
 from support.rigged import Rig, rigged_artifact
 
-TASKS = ("text-classification", "token-classification", "feature-extraction", "sentence-similarity")
+TASKS = (
+    "text-classification",
+    "token-classification",
+    "feature-extraction",
+    "sentence-similarity",
+    "question-answering",
+    "text-ranking",
+    "fill-mask",
+)
 HF_ROUTES = ("/", "/models/rigged/tiny", "/pipeline/{task}", "/pipeline/{task}/rigged/tiny", "/models/rigged/tiny/pipeline/{task}")
 
 
@@ -53,11 +65,44 @@ def client(
     return TestClient(app, raise_server_exceptions=False)
 
 
+@contextmanager
+def served(task: str) -> Iterator[str]:
+    """The address of a real server over the rigged artifact, for clients that want one."""
+    app = create_app(model(task), threads=1)
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", lifespan="off"))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    try:
+        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
 def sample(task: str) -> Any:
     """Right `inputs` for a task."""
     if task == "sentence-similarity":
         return {"source_sentence": "east", "sentences": ["north", "east"]}
+    if task == "question-answering":
+        return {"question": "Where does she live?", "context": "Maria lives in Springfield"}
+    if task == "text-ranking":
+        return {"query": "query", "texts": ["market", "guitar"]}
+    if task == "fill-mask":
+        return "Maria lives in [MASK]"
     return "Maria lives in Springfield"
+
+
+def shaped(task: str, texts: list[str]) -> Any:
+    """`inputs` over these texts."""
+    if task == "sentence-similarity":
+        return {"source_sentence": texts[0], "sentences": texts}
+    if task == "question-answering":
+        return [{"question": "Where does she live?", "context": text} for text in texts]
+    if task == "text-ranking":
+        return {"query": "query", "texts": texts}
+    return [f"[MASK] {text}" for text in texts] if task == "fill-mask" else texts
 
 
 def routes(task: str) -> list[tuple[str, dict[str, Any]]]:
@@ -67,6 +112,8 @@ def routes(task: str) -> list[tuple[str, dict[str, Any]]]:
     found += [("/tokenize", {"inputs": "good"}), ("/decode", {"ids": [5, 6]})]
     if task == "text-classification":
         found.append(("/predict", {"inputs": "good"}))
+    if task == "text-ranking":
+        found.append(("/rerank", sample(task)))
     if task in ("feature-extraction", "sentence-similarity"):
         found += [("/embed", {"inputs": "east"}), ("/similarity", {"inputs": sample("sentence-similarity")})]
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -12,10 +13,13 @@ from functools import cache
 from io import StringIO
 from pathlib import Path
 from tempfile import mkdtemp
+from typing import Any
 
+import numpy as np
 from rich.console import Console
 
 from hotfoot.contract.target import Target
+from hotfoot.task import Corpus, load
 from hotfoot_build import calibrate, environment, graph, passes
 from hotfoot_build.passes import Context
 from hotfoot_build.pipeline import BuildRequest, Built, build
@@ -35,12 +39,23 @@ MORE = {
     "electra": "token-classification",
     "camembert": "token-classification",
     "modernbert": "text-classification",
+    "dense": "feature-extraction",
+    "deberta": "text-classification",
+    "deberta-tags": "token-classification",
+    "answers": "question-answering",
+    "answers-roberta": "question-answering",
+    "masks": "fill-mask",
+    "masks-roberta": "fill-mask",
+    "ranks": "text-ranking",
+    "ranks-roberta": "text-ranking",
 }
 # Random heads decide many tokens and texts by a hair, and 21 texts make one flip large: in int8 the bars of real models would fall to
 # chance. fp32 is held to the real ones, and the int8 products to their formula.
 LOOSE = {
     "token-classification": {"exact_match": 0.3, "span_f1": 0.9, "entity_f1": 0.95, "label_agreement": 0.95},
     "text-classification": {"label_agreement": 0.8},
+    "text-ranking": {"top1": 0.5, "kendall": 0.75},
+    "question-answering": {"exact_match": 0.5, "span_f1": 0.5},
 }
 
 
@@ -98,11 +113,26 @@ def texts() -> Path:
     return path
 
 
+@cache
+def pairs(corpus: Corpus) -> Path:
+    """The same share of hotfoot's own questions, or of its queries with all their documents."""
+    path, every = room() / f"{corpus}.jsonl", calibrate.samples(corpus, None)
+    if corpus == "questions":
+        lines: list[dict[str, Any]] = [{"question": q, "context": c} for q, c in list(zip(every.texts, every.seconds, strict=True))[::-60]]
+    else:
+        starts = np.cumsum((0, *every.groups[:-1])).tolist()[::20]
+        lines = [{"query": every.texts[i], "documents": every.seconds[i : i + every.groups[0]]} for i in starts]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    return path
+
+
 def request(model: str, out: Path, precision: str = "fp32", /, **fields: object) -> BuildRequest:
     """A request for a tiny model on this machine."""
     task = {**TASKS, **MORE}[model]
-    bars = LOOSE.get(task) if precision == "int8" else None
-    base = BuildRequest(str(models() / model), task, "local", precision, out, samples=texts(), thresholds=bars)
+    bars = LOOSE.get(task) if precision.startswith("int") else None
+    corpus = load(task).corpus
+    samples = pairs(corpus) if corpus in calibrate.NAMES else texts()
+    base = BuildRequest(str(models() / model), task, "local", precision, out, samples=samples, thresholds=bars)
     return replace(base, **fields)  # type: ignore[arg-type]
 
 

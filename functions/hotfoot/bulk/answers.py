@@ -61,6 +61,10 @@ class Work:
     def _too_large(self, text: str) -> Fault | None:
         """A fault for a text that only windows could read, and too many of them; counted before they are made."""
         own, stride = self.model.tokenizer, self.parameters.get("stride")
+        if "doc_stride" in self.model.task.parameters and 2 * len(text) > TEXT_TOKENS:  # windows read most tokens twice
+            (whole,) = own.tokenize([text])
+            most = TEXT_TOKENS // 2
+            return Fault("too_large", f"the text has {len(whole.ids)} tokens, {most} is the most") if len(whole.ids) > most else None
         if stride is None or len(text) <= own.max_tokens:
             return None
         whole, bare = own.tokenize([text, ""])
@@ -70,7 +74,7 @@ class Work:
             return None
         return Fault("too_large", f"the text takes {windows} windows of {own.max_tokens} tokens, {TEXT_TOKENS} tokens is the most")
 
-    def _predict(self, texts: list[str], session: Session) -> tuple[list[Any], int]:
+    def _predict(self, texts: list[str], session: Clocked) -> tuple[list[Any], int]:
         """An answer or a Fault for each text, and the tokens read. All at once; only after a refusal is each looked at alone."""
         if not texts:
             return [], 0
@@ -87,14 +91,14 @@ class Work:
             outcomes[i] = answer
         return outcomes, tokens
 
-    def _together(self, texts: list[str], session: Session) -> tuple[list[Any], int]:
+    def _together(self, texts: list[str], session: Clocked) -> tuple[list[Any], int]:
         own = self.model
         request = own.task.parse(texts, self.parameters, own.manifest)
         encoded = own.task.encode(request, own.tokenizer)
-        outputs = own.task.run(session, encoded)
+        outputs = own.task.run(session, encoded) if own.task.generate is None else own.generate(request, encoded, session.look)
         return list(own.task.decode(request, encoded, outputs, own.manifest)), sum(len(e.ids) for e in encoded)
 
-    def _one_by_one(self, texts: list[str], session: Session) -> tuple[list[Any], int]:
+    def _one_by_one(self, texts: list[str], session: Clocked) -> tuple[list[Any], int]:
         outcomes: list[Any] = []
         total = 0
         for text in texts:
@@ -149,18 +153,25 @@ class Clocked:
 
     def __init__(self, session: Session, deadline: Deadline) -> None:
         self._session, self._deadline = session, deadline
-        self._begun = False  # whoever asked has looked before the first
+        self._begun, self._last = False, 0.0  # whoever asked has looked before the first
 
     def run(self, inputs: Sequence[Encoded]) -> list[Array]:
         """One output array an input, in order. Raises OutOfTimeError."""
         outputs: list[Array] = []
         for some in _slices(inputs):
-            if self._begun and self._deadline.is_near():
-                raise OutOfTimeError("the time ran out within a batch")
-            self._begun, start = True, time.monotonic()
+            self.look()
             outputs += self._session.run(some)
-            self._deadline.lap(time.monotonic() - start)
+            self._deadline.lap(time.monotonic() - self._last)
         return outputs
+
+    def look(self, _done: int = 0) -> None:
+        """Before a run of a graph: note what the one before took, and raise OutOfTimeError where this one could end too late."""
+        now = time.monotonic()
+        if self._begun:
+            self._deadline.lap(now - self._last)
+        if self._begun and self._deadline.is_near():
+            raise OutOfTimeError("the time ran out within a batch")
+        self._begun, self._last = True, now
 
 
 def _slices(inputs: Sequence[Encoded]) -> Iterator[Sequence[Encoded]]:
@@ -181,8 +192,7 @@ def prepare(model: Model, options: BulkOptions) -> Work:
     parameter or a stride that the task refuses.
     """
     own, manifest = model.task, model.manifest
-    if not isinstance(own.sample, str):
-        raise UnsupportedError(f"the task {own.name} does not read texts one by one, so it has no bulk form.")
+    sample = _sample(model, options)
     if options.mask and own.name != "token-classification":
         raise UnsupportedError(f"mask needs entities, which {own.name} does not find.", hint="Use a token-classification artifact.")
     aggregated = options.parameters.get("aggregation_strategy") != "none"
@@ -190,12 +200,24 @@ def prepare(model: Model, options: BulkOptions) -> Work:
         raise InputError("must not be none with mask: single tokens are not entities.", where="parameters.aggregation_strategy")
     parameters = dict(options.parameters)
     if options.stride:
-        parameters["stride"] = options.stride
+        parameters["doc_stride" if "doc_stride" in own.parameters else "stride"] = options.stride
     elif "stride" in own.parameters and aggregated:
         parameters["stride"] = min(STRIDE, manifest.max_tokens // 4)
     # windows read the whole text, so where there are any nothing is left to cut
-    if options.truncate and "stride" not in parameters:
+    if options.truncate and "stride" not in parameters and "doc_stride" not in own.parameters:
         parameters["truncate"] = True
-    request = own.parse([own.sample], parameters, manifest)
+    request = own.parse([sample], parameters, manifest)
     own.encode(replace(request, truncate=manifest.tokenizer.truncation_side), model.tokenizer)
     return Work(model, options, parameters)
+
+
+def _sample(model: Model, options: BulkOptions) -> str:
+    """A text that the task answers. Raises UnsupportedError for a task that reads no texts, InputError where what it asks is missing."""
+    if isinstance(model.sample, str):
+        return model.sample
+    asked = next((name for name in ("question", "query") if name in model.task.parameters), None)
+    if asked is None:
+        raise UnsupportedError(f"the task {model.task.name} does not read texts one by one, so it has no bulk form.")
+    if asked not in options.parameters:
+        raise InputError(f"is missing: {model.task.name} puts one {asked} to every text.", where=f"parameters.{asked}")
+    return "A text."

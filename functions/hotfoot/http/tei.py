@@ -21,6 +21,7 @@ from hotfoot.tasks._texts import check_parameters, option, read_texts
 from hotfoot.wire import dumps
 
 PREDICT = ("truncate", "truncation_direction", "raw_scores")
+RERANK = ("query", "texts", "truncate", "truncation_direction", "raw_scores", "return_text")
 MAX_ID = 2**31 - 1  # ids are int32
 
 
@@ -32,6 +33,8 @@ def routes(service: Service, *, threads: int, namespace: str | None) -> list[Rou
         routes = [_embed(service), _similarity(service), *routes]
     if own == "text-classification":
         routes = [_predict(service), *routes]
+    if own == "text-ranking":
+        routes = [_rerank(service), *routes]
     return [*routes, _metrics(namespace)] if namespace else routes
 
 
@@ -73,6 +76,22 @@ def _predict(service: Service) -> Route:
             return await service.predict("text-classification", texts, parameters, deadline, lambda answer: answer[0] if bare else answer)
 
     return Route("/predict", predict, methods=["POST"])
+
+
+def _rerank(service: Service) -> Route:
+    async def rerank(request: Request) -> Reply:
+        body = await read_object(request, service.limits.request_bytes)
+        _refuse_unknown(body, RERANK)
+        inputs = {name: required(body, name) for name in ("query", "texts")}
+        # sigmoid is this dialect's default, whatever the model's own is
+        raw: bool = option(body, "raw_scores", bool, False)
+        parameters: dict[str, Any] = {name: body[name] for name in ("truncate", "truncation_direction") if name in body}
+        parameters["function_to_apply"] = "none" if raw else "sigmoid"
+        parameters["return_documents"] = option(body, "return_text", bool, False)
+        with beside_inputs():
+            return await service.predict("text-ranking", inputs, parameters, deadline_of(request.scope))
+
+    return Route("/rerank", rerank, methods=["POST"])
 
 
 def _sequences(inputs: Any) -> tuple[Any, bool]:
@@ -230,9 +249,9 @@ def _refuse_unknown(body: Mapping[str, Any], known: tuple[str, ...]) -> None:
 
 @contextmanager
 def beside_inputs() -> Iterator[None]:
-    """Name a task's parameter as this dialect's client sent it: beside `inputs`, not in `parameters`."""
+    """Name what is wrong as this dialect's client sent it: not in `parameters`, and no query or texts in `inputs`."""
     try:
         yield
     except HotfootError as error:
-        error.where = error.where.removeprefix("parameters.")
+        error.where = error.where.removeprefix("parameters.").removeprefix("inputs.")
         raise

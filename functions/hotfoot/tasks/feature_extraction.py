@@ -49,7 +49,8 @@ def _read_normalize(parameters: Options, manifest: Manifest) -> bool:
 
 def _read_dimensions(parameters: Options, manifest: Manifest) -> int | None:
     width = int(manifest.facts["dimensions"])
-    wanted: int | None = option(parameters, "dimensions", int, None)
+    default = manifest.facts.get("default_dimensions")
+    wanted: int | None = option(parameters, "dimensions", int, None if default is None else min(width, default))
     if wanted is not None and not 1 <= wanted <= width:
         raise InputError(f"is {wanted}; it must be from 1 to {width}.", where="parameters.dimensions")
     return wanted

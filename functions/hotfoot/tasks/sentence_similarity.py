@@ -36,9 +36,10 @@ def parse(inputs: Any, parameters: Options, manifest: Manifest) -> Request:
     )
 
 
-def decode(_request: Request, _encoded: tuple[Encoded, ...], outputs: list[Array], _manifest: Manifest) -> list[float]:
+def decode(_request: Request, _encoded: tuple[Encoded, ...], outputs: list[Array], manifest: Manifest) -> list[float]:
     """One cosine a sentence, in order."""
-    source, *others = (vectors.unit(v).astype(np.float64) for v in outputs)
+    short = (vectors.shorten(v, manifest.facts.get("default_dimensions")) for v in outputs)
+    source, *others = (vectors.unit(v).astype(np.float64) for v in short)
     # rounding may leave 1 + 1e-8
     return [float(np.clip(source @ other, -1.0, 1.0)) for other in others]
 

@@ -83,7 +83,10 @@ TASK = Task(
     parity=parity,
     thresholds={
         "fp32": {"label_agreement": 0.999, "score_mean": 0.9999, "score_p99": 0.999},
+        "fp16": {"label_agreement": 0.995, "score_mean": 0.999, "score_p99": 0.99},
         "int8": {"label_agreement": 0.97, "score_mean": 0.98, "score_p99": 0.85},
+        # plain rounding in blocks of 32 costs a six-layer model 0.09, 0.06 and 0.26
+        "int4": {"label_agreement": 0.9, "score_mean": 0.93, "score_p99": 0.6},
     },
     sample="A gripping, beautifully acted film.",
 )

@@ -229,7 +229,10 @@ TASK = Task(
     parity=parity,
     thresholds={
         "fp32": {"label_agreement": 0.9999, "entity_f1": 0.999, "span_f1": 0.999, "exact_match": 0.999, "score_mean": 0.9999},
+        "fp16": {"label_agreement": 0.999, "entity_f1": 0.995, "span_f1": 0.995, "exact_match": 0.98, "score_mean": 0.999},
         "int8": {"label_agreement": 0.99, "entity_f1": 0.97, "span_f1": 0.95, "exact_match": 0.8, "score_mean": 0.99},
+        # plain rounding in blocks of 32 costs a six-layer model 0.007, 0.05, 0.07, 0.11 and 0.01
+        "int4": {"label_agreement": 0.97, "entity_f1": 0.93, "span_f1": 0.9, "exact_match": 0.65, "score_mean": 0.97},
     },
     sample="My name is Maria Gonzalez and I live in Springfield.",
 )

@@ -1,0 +1,107 @@
+"""Two texts in one encoding: each is tokenised alone and once, and they are joined here in the frame that the tokenizer puts around pairs.
+
+A tokenizer reads the two texts of a pair independently of each other, so a query is not read again for each of its documents, and
+the windows over a long text cost no second reading.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from itertools import chain
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from tokenizers import Tokenizer as RustTokenizer
+
+from hotfoot.contract.errors import ArtifactError, InputError
+from hotfoot.task import Encoded, Fit, Marks
+
+Ids = NDArray[np.int32]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Special tokens before, between and after the two texts of a pair, and the type id of each part, in the order they stand in."""
+
+    before: Ids
+    between: Ids
+    after: Ids
+    types: tuple[Ids, int, Ids, int, Ids]
+
+    @property
+    def tokens(self) -> int:
+        """How many special tokens a pair has."""
+        return len(self.before) + len(self.between) + len(self.after)
+
+    def join(self, first: Encoded, second: Encoded, start: int, stop: int, item: int) -> Encoded:
+        """The first text whole and tokens [start, stop) of the second; neither has special tokens of its own."""
+        head = len(self.before) + len(first.ids) + len(self.between)
+        before, a, between, b, after = self.types
+        types = (before, np.full(len(first.ids), a), between, np.full(stop - start, b), after)
+
+        @cache
+        def marks() -> Marks:
+            one, two = first.marks(), second.marks()
+            return Marks(
+                offsets=self._around((0, 0), one.offsets, two.offsets[start:stop]),
+                special=self._around(True, (False,) * len(first.ids), (False,) * (stop - start)),
+                words=self._around(None, one.words, two.words[start:stop]),
+            )
+
+        return Encoded(
+            ids=np.concatenate([self.before, first.ids, self.between, second.ids[start:stop], self.after]),
+            type_ids=np.concatenate(types, dtype=np.int32),
+            item=item,
+            marks=marks,
+            second=(head, head + stop - start),
+        )
+
+    def _around(self, mark: T, first: tuple[T, ...], second: tuple[T, ...]) -> tuple[T, ...]:
+        parts = ((mark,) * len(self.before), first, (mark,) * len(self.between), second, (mark,) * len(self.after))
+        return tuple(chain.from_iterable(parts))
+
+
+def frame_of(rust: RustTokenizer) -> Frame:
+    """The frame that this tokenizer puts around pairs. Raises ArtifactError for one that keeps none apart."""
+    found = rust.encode("a", "b")
+    texts, ids, types = found.sequence_ids, np.array(found.ids, np.int32), np.array(found.type_ids, np.int32)
+    if 0 not in texts or 1 not in texts:
+        raise ArtifactError("the tokenizer makes no pairs of texts", hint="Its post-processor needs a form for pairs.")
+    a, b = texts.index(0), texts.index(1)
+    a_end, b_end = len(texts) - texts[::-1].index(0), len(texts) - texts[::-1].index(1)
+    return Frame(
+        before=ids[:a],
+        between=ids[a_end:b],
+        after=ids[b_end:],
+        types=(types[:a], int(types[a]), types[a_end:b], int(types[b]), types[b_end:]),
+    )
+
+
+def room_for_second(window: int, frame: Frame, first: Encoded, path: str) -> int:
+    """How many tokens of the second text a window holds. Raises InputError that names the first text where there are none."""
+    room = window - frame.tokens - len(first.ids)
+    if room < 1:
+        raise InputError(
+            f"has {len(first.ids)} tokens; beside the {frame.tokens} special ones they leave no room for the other text,"
+            f" as a pair has {window} tokens at most.",
+            hint="Shorten it.",
+            where=path,
+        )
+    return room
+
+
+def stride_in(fit: Fit, room: int, path: str) -> int:
+    """The overlap of windows that hold `room` tokens of the second text. Raises InputError for one that leaves them nothing new."""
+    stride = fit.stride or 0
+    if stride < room:
+        return stride
+    if fit.yields:
+        return room // 2
+    raise InputError(
+        f"leaves {room} tokens of a window for the other text, so windows that overlap by {stride} would read nothing new.",
+        hint="The overlap must be shorter than the window less the question and the special tokens.",
+        where=path,
+    )
