@@ -1,6 +1,7 @@
 """Runs in the export environment: the original model in, an ONNX graph and its own answers out.
 
-The only file that imports torch, transformers, optimum and sentence-transformers.
+With export_generative.py, export_pairs.py and export_answers.py, which it calls for models that make text, the only file that imports
+torch, transformers, optimum and sentence-transformers.
 
     python -m hotfoot_build.export REQUEST.json OUT
 
@@ -14,7 +15,9 @@ import json
 import os
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -24,8 +27,10 @@ from numpy.typing import NDArray
 
 from hotfoot.contract import codec
 from hotfoot.contract.errors import HotfootError, UnsupportedError
-from hotfoot.task import Array
-from hotfoot_build.exchange import ARRAYS, GRAPH, RESULT, TOKENIZER, ExportRequest, ExportResult, Reference
+from hotfoot.task import Array, everything
+from hotfoot.tasks._tokens import masked
+from hotfoot_build import export_answers, export_generative, export_pairs
+from hotfoot_build.exchange import ARRAYS, GRAPH, GRAPHS, HEAD, RESULT, TOKENIZER, ExportRequest, ExportResult, Reference
 
 OPSET = 18  # what optimum recommends at least; ONNX Runtime has had it since 1.14
 BATCH_TOKENS = 4096  # padded tokens a run of the original
@@ -58,15 +63,18 @@ def _export(request: ExportRequest, out: Path) -> None:
     _say(step="tracing the graph")
     _write_graph(model, request, out)
     tokenizer.backend_tokenizer.save(str(out / TOKENIZER))
+    request = _with_masks(tokenizer, request)
     ids = _token_ids(tokenizer, request)
-    outputs = _sentence_vectors(request) if request.sentence_transformer else _run_original(model, tokenizer, request, ids)
-    Reference(tuple(outputs), tuple(ids)).save(out / ARRAYS)
+    outputs, targets = _ask(model, tokenizer, request, ids, out)
+    Reference(tuple(outputs), tuple(ids), tuple(targets)).save(out / ARRAYS)
     packages = ("torch", "transformers", "optimum", "optimum-onnx", "tokenizers", "sentence-transformers")
     result = ExportResult(
         pad_id=tokenizer.pad_token_id,
         pad_side=tokenizer.padding_side,
         truncation_side=tokenizer.truncation_side,
         versions={name: version(name) for name in packages},
+        special={name: token for name, token in tokenizer.special_tokens_map.items() if isinstance(token, str)},
+        tidies=bool(tokenizer.clean_up_tokenization_spaces),
     )
     (out / RESULT).write_text(codec.dumps(result), encoding="utf-8")
 
@@ -96,7 +104,7 @@ def _load_model(request: ExportRequest) -> Any:
             request.model_path,
             attn_implementation="eager",
             torch_dtype=torch.float32,
-            use_safetensors=not request.pickled,
+            use_safetensors=None if request.pickled else True,  # a module's weights may be the only ones that are pickled
             trust_remote_code=request.trust_remote_code,
             output_loading_info=True,
         )
@@ -110,7 +118,28 @@ def _load_model(request: ExportRequest) -> Any:
     return model.eval()
 
 
+def _ask(model: Any, tokenizer: Any, request: ExportRequest, ids: Sequence[NDArray[np.int64]], out: Path) -> tuple[list[Array], list[Any]]:
+    """The original's answers, and of an encoder-decoder the targets that they are about."""
+    if request.sentence_transformer:
+        return _sentence_vectors(request, ids, out), []
+    if request.family == "encoder":
+        return _run_original(model, tokenizer, request, ids), []
+
+    def say(done: int) -> None:
+        _say(step="asking the original", done=done, total=len(request.texts))
+
+    texts = ids[: len(request.texts)]
+    targets = export_answers.targets(model, texts, say) if request.family == "encoder-decoder" else []
+    return export_answers.answers(model, texts, targets, _probe(request), say), targets
+
+
 def _write_graph(model: Any, request: ExportRequest, out: Path) -> None:
+    if request.family == "decoder":
+        export_generative.write_decoder(model, out / GRAPHS["decoder"]["decoder"], OPSET)
+        return
+    if request.family == "encoder-decoder":
+        export_pairs.write_pair(model, out, OPSET)
+        return
     from optimum.exporters.onnx import onnx_export_from_model
 
     try:
@@ -125,14 +154,51 @@ def _write_graph(model: Any, request: ExportRequest, out: Path) -> None:
         raise UnsupportedError(f"the export of {type(model).__name__} made no single graph; it made: {found}.")
 
 
+def _with_masks(tokenizer: Any, request: ExportRequest) -> ExportRequest:
+    if not request.masks:
+        return request
+    if tokenizer.mask_token is None:
+        raise UnsupportedError(
+            "the model's tokenizer has no mask token, so there is no place to fill.", hint="Is it a masked language model?"
+        )
+    return replace(request, texts=tuple(masked(text, tokenizer.mask_token) for text in request.texts))
+
+
 def _token_ids(tokenizer: Any, request: ExportRequest) -> list[NDArray[np.int64]]:
-    texts = [*request.texts, *request.tokenizer_texts]
-    encoded = tokenizer(texts, truncation=True, max_length=request.max_tokens)["input_ids"]
+    if request.seconds:
+        _check_room(tokenizer, request)
+    encoded = _encode(tokenizer, request, range(len(request.texts)))["input_ids"]
+    encoded += tokenizer(list(request.tokenizer_texts), truncation=True, max_length=request.max_tokens)["input_ids"]
     return [np.asarray(ids, dtype=np.int64) for ids in encoded]
 
 
-def _sentence_vectors(request: ExportRequest) -> list[Array]:
-    """The vectors that the sentence-transformers library itself makes of the model."""
+def _check_room(tokenizer: Any, request: ExportRequest) -> None:
+    """Raise UnsupportedError where a first text would leave the second no room."""
+    for text, ids in zip(request.texts, tokenizer(list(request.texts), add_special_tokens=False)["input_ids"], strict=True):
+        special = tokenizer.num_special_tokens_to_add(pair=True)
+        if len(ids) + special >= request.max_tokens:
+            said = f"{text[:60]!r} has {len(ids)} tokens: with {special} special ones it leaves no room for the other text of its pair"
+            raise UnsupportedError(f"{said}, as the limit is {request.max_tokens}.", hint="Build with a higher --max-tokens.")
+
+
+def _encode(tokenizer: Any, request: ExportRequest, members: Sequence[int], **options: Any) -> Any:
+    """Some of the request's texts or pairs; of a pair the second text is cut."""
+    texts = [request.texts[i] for i in members]
+    if not request.seconds:
+        return tokenizer(texts, truncation=True, max_length=request.max_tokens, **options)
+    seconds = [request.seconds[i] for i in members]
+    return tokenizer(texts, seconds, truncation="only_second", max_length=request.max_tokens, **options)
+
+
+def _probe(request: ExportRequest) -> Callable[[NDArray[np.int64], Array], Array]:
+    """What is kept of an output, given the text's ids."""
+    module, _, name = request.probe.partition(":")
+    found: Callable[[NDArray[np.int64], Array], Array] = getattr(import_module(module), name) if module else everything
+    return found
+
+
+def _sentence_vectors(request: ExportRequest, ids: Sequence[NDArray[np.int64]], out: Path) -> list[Array]:
+    """The vectors that the sentence-transformers library itself makes of the model, whose dense modules' weights go to `out`."""
     from sentence_transformers import SentenceTransformer
 
     model = SentenceTransformer(
@@ -140,8 +206,12 @@ def _sentence_vectors(request: ExportRequest) -> list[Array]:
         device="cpu",
         trust_remote_code=request.trust_remote_code,
         local_files_only=True,
-        model_kwargs={"use_safetensors": not request.pickled, "torch_dtype": "float32"},
+        model_kwargs={"use_safetensors": None if request.pickled else True, "torch_dtype": "float32"},
     )
+    model.truncate_dim = None  # it is the runtime that cuts vectors, where it is asked to
+    dense = [(place, module) for place, module in enumerate(model) if type(module).__name__ == "Dense"]
+    arrays = {f"{place}.{name}": value.numpy() for place, module in dense for name, value in module.linear.state_dict().items()}
+    np.savez(out / HEAD, allow_pickle=False, **arrays)
     if model.max_seq_length is None or request.max_tokens < model.max_seq_length:
         model.max_seq_length = request.max_tokens  # otherwise its own limit stands, so that a misread one shows
     vectors: list[Array] = []
@@ -150,22 +220,28 @@ def _sentence_vectors(request: ExportRequest) -> list[Array]:
         part = list(request.texts[start : start + 64])
         vectors += list(model.encode(part, prompt="", batch_size=16, show_progress_bar=False, convert_to_numpy=True))
         _say(step="asking the original", done=len(vectors), total=len(request.texts))
-    return vectors
+    probe = _probe(request)
+    return [probe(row, vector) for row, vector in zip(ids, vectors, strict=False)]
 
 
 def _run_original(model: Any, tokenizer: Any, request: ExportRequest, ids: Sequence[NDArray[np.int64]]) -> list[Array]:
     import torch
 
+    probe = _probe(request)
     outputs: list[Array | None] = [None] * len(request.texts)
     accepted = inspect.signature(model.forward).parameters  # a tokenizer may make token_type_ids for a model that takes none
     done = 0
-    for members in _batches([len(i) for i in ids[: len(request.texts)]]):
-        texts = [request.texts[i] for i in members]
-        batch = tokenizer(texts, return_tensors="pt", padding=True, truncation=True, max_length=request.max_tokens)
+    # with masks each token has a score for every word of the vocabulary
+    most = BATCH_TOKENS // 8 if request.masks else BATCH_TOKENS
+    for members in _batches([len(i) for i in ids[: len(request.texts)]], most):
+        batch = _encode(tokenizer, request, members, return_tensors="pt", padding=True)
         with torch.no_grad():
-            values = getattr(model(**{k: v for k, v in batch.items() if k in accepted}), request.output)
+            said = model(**{k: v for k, v in batch.items() if k in accepted})
+        values = getattr(said, request.output)
+        if request.beside:
+            values = torch.stack([values, *(getattr(said, name) for name in request.beside)], dim=-1)
         for row, mask, index in zip(_pool(values, batch["attention_mask"], request), batch["attention_mask"], members, strict=True):
-            outputs[index] = (row[mask.bool()] if row.dim() == 2 else row).numpy()
+            outputs[index] = probe(ids[index], (row[mask.bool()] if row.dim() == 2 else row).numpy())
         done += len(members)
         _say(step="asking the original", done=done, total=len(outputs))
     return [o for o in outputs if o is not None]
@@ -189,11 +265,11 @@ def _pool(values: Any, mask: Any, request: ExportRequest) -> Any:
     return torch.nn.functional.normalize(pooled, dim=-1) if facts.get("normalize") else pooled
 
 
-def _batches(lengths: Sequence[int]) -> Iterator[list[int]]:
-    """Indices by length, so that little padding is computed."""
+def _batches(lengths: Sequence[int], most: int) -> Iterator[list[int]]:
+    """Indices by length, so that little padding is computed: `most` padded tokens at once, unless one text has more."""
     batch: list[int] = []
     for index in sorted(range(len(lengths)), key=lambda i: lengths[i]):
-        if batch and (len(batch) + 1) * lengths[index] > BATCH_TOKENS:
+        if batch and (len(batch) + 1) * lengths[index] > most:
             yield batch
             batch = []
         batch.append(index)

@@ -9,8 +9,9 @@ from typing import Any
 
 from hotfoot.contract.errors import UnsupportedError
 from hotfoot.task import Task
-from hotfoot_build import model_files
+from hotfoot_build import model_files, vector_head
 from hotfoot_build.passes.pool_in_graph import POOLINGS
+from hotfoot_build.vector_head import Step
 
 # their position table begins after the padding index, so that many of its rows are no positions
 OFFSET_POSITIONS = (
@@ -26,6 +27,14 @@ OFFSET_POSITIONS = (
     "xlm-roberta-xl",
     "xmod",
 )
+# settings of `generate` that shape a greedy answer too, and what they are when they do not
+UNKNOWN_SETTINGS = {
+    "encoder_no_repeat_ngram_size": 0,
+    "encoder_repetition_penalty": 1.0,
+    "exponential_decay_length_penalty": None,
+    "guidance_scale": 1.0,
+    "sequence_bias": None,
+}
 NO_LIMIT = 1_000_000  # tokenizer files write 1e30 where the author set none
 
 
@@ -63,12 +72,7 @@ def embedding(model: Path, asked: str | None) -> dict[str, Any]:
     if not is_sentence_transformer(model):
         return {"pooling": asked or "mean", "normalize": (asked or "mean") != "none", "prompts": {}, "default_prompt": None}
     modules = model_files.modules(model)
-    kinds = [kind.rsplit(".", 1)[-1] for _, kind in modules]
-    if kinds not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]):
-        known = "Transformer, Pooling and, if it likes, Normalize"
-        raise UnsupportedError(
-            f"modules.json lists {', '.join(kinds)}; hotfoot can serve {known}.", hint="A module left out changes every vector."
-        )
+    steps = vector_head.read(model, modules)
     pooling = _pooling(read_json(model / modules[1][0] / "config.json"))
     if asked == "none":
         return {"pooling": "none", "normalize": False, "prompts": {}, "default_prompt": None}
@@ -78,7 +82,26 @@ def embedding(model: Path, asked: str | None) -> dict[str, Any]:
     prompts, default = card.get("prompts") or {}, card.get("default_prompt_name")
     if default is not None and default not in prompts:
         raise UnsupportedError(f"the model's default prompt is {default!r}, but its prompts are {', '.join(prompts) or 'none'}.")
-    return {"pooling": pooling, "normalize": "Normalize" in kinds, "prompts": prompts, "default_prompt": default}
+    unit = bool(steps) and steps[-1].kind == "normalize"
+    return {"pooling": pooling, "normalize": unit, "prompts": prompts, "default_prompt": default, **_default_dimensions(card)}
+
+
+def _default_dimensions(card: Mapping[str, Any]) -> dict[str, int]:
+    """How many numbers of a vector the model gives where it is asked for no other, of a model made to be cut (Matryoshka)."""
+    asked = card.get("truncate_dim")
+    if asked is None:
+        return {}
+    if not isinstance(asked, int) or isinstance(asked, bool) or asked < 1:
+        raise UnsupportedError(f"truncate_dim in config_sentence_transformers.json is {asked!r}, which is no number of dimensions.")
+    return {"default_dimensions": asked}
+
+
+def head(model: Path, embedding_facts: Mapping[str, Any] | None) -> tuple[Step, ...]:
+    """What happens to the pooled vector before it is brought to unit length, if that is its end: dense modules, in the model's order."""
+    if (embedding_facts or {}).get("pooling", "none") == "none" or not is_sentence_transformer(model):
+        return ()
+    steps = vector_head.read(model, model_files.modules(model))
+    return steps[:-1] if steps and steps[-1].kind == "normalize" else steps
 
 
 def _pooling(config: Mapping[str, Any]) -> str:
@@ -129,14 +152,42 @@ def _positions(config: Mapping[str, Any]) -> int | None:
     return table - offset
 
 
+def generation(model: Path, config: Mapping[str, Any], task: str) -> dict[str, Any]:
+    """Settings for `generate`, as transformers finds them: generation_config.json, else config.json, and over both those for the task.
+
+    target_positions: how many tokens an encoder-decoder's decoder has positions for, where that is bounded. Raises UnsupportedError
+    for a setting that would shape a greedy answer and that hotfoot does not have.
+    """
+    written = read_json(model / "generation_config.json")
+    tokens = {name: value for name, value in config.items() if name.endswith("_token_id")}
+    found = {**tokens, **(written or config), **((config.get("task_specific_params") or {}).get(task) or {})}
+    for name, neutral in UNKNOWN_SETTINGS.items():
+        if found.get(name) not in (None, neutral):
+            raise UnsupportedError(f"the model's settings for `generate` have {name} {found[name]}, which hotfoot cannot honour.")
+    return {**found, "target_positions": _positions(config)}
+
+
+def window(config: Mapping[str, Any], limit: int) -> int | None:
+    """How many tokens back a decoder's attention reaches by its config.json, None where that is not less than the limit."""
+    said = config.get("sliding_window") if config.get("use_sliding_window", True) else None
+    return said if isinstance(said, int) and said < limit else None
+
+
 @dataclass(frozen=True)
 class ModelFacts:
-    """What the model's files say of it. `embedding` is None for tasks that do not pool; labels are empty there."""
+    """What the model's files say of it. `embedding` is None for tasks that do not pool, labels are empty for those that have none.
+
+    generation: the settings for `generate`, None for tasks that make no text. head: what the model's own modules do with the pooled
+    vector. window: how many tokens back the attention of one that makes text reaches, None for all of them.
+    """
 
     config: Mapping[str, Any]
     labels: tuple[str, ...]
     embedding: Mapping[str, Any] | None
     max_tokens: int
+    generation: Mapping[str, Any] | None = None
+    head: tuple[Step, ...] = ()
+    window: int | None = None
 
 
 def read(model: Path, task: Task, pooling: str | None, asked_tokens: int | None) -> ModelFacts:
@@ -144,9 +195,14 @@ def read(model: Path, task: Task, pooling: str | None, asked_tokens: int | None)
     config = read_json(model / "config.json")
     if pooling is not None and not task.export.pools:
         raise UnsupportedError(f"--pooling {pooling} has no meaning for {task.name}, which reads every token.")
+    pooled = embedding(model, pooling) if task.export.pools else None
+    limit = max_tokens(model, config, asked_tokens)
     return ModelFacts(
         config=config,
-        labels=() if task.export.pools else labels(config),
-        embedding=embedding(model, pooling) if task.export.pools else None,
-        max_tokens=max_tokens(model, config, asked_tokens),
+        labels=labels(config) if task.export.labels and not task.export.pools else (),
+        embedding=pooled,
+        max_tokens=limit,
+        head=head(model, pooled),
+        generation=generation(model, config, task.name) if task.generate is not None else None,
+        window=window(config, limit) if task.generate is not None else None,
     )

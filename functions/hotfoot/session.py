@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -10,11 +10,13 @@ import onnxruntime as ort
 from numpy.typing import NDArray
 
 from hotfoot import targets
-from hotfoot.batching import Deadline, plan
+from hotfoot.batching import LENGTH_STEP, Deadline, plan
 from hotfoot.contract.errors import ArtifactError
 from hotfoot.contract.manifest import GraphSpec, Manifest
 from hotfoot.contract.target import Target
 from hotfoot.task import Array, Encoded
+
+Probe = Callable[[NDArray[np.int64], Array], Array]
 
 
 class Session:
@@ -27,37 +29,45 @@ class Session:
         self._tokenizer = manifest.tokenizer
         self._max_tokens = manifest.max_tokens
         self._together = manifest.independent_rows
+        # a graph without a mask sees no padding
+        self._step = LENGTH_STEP if "attention_mask" in self._inputs else 1
         # (batch, tokens, ...) is cut back to the text's own length; (batch, ...) has no token axis
         self._per_token = "sequence" in graph.outputs[0].shape
+        width = graph.outputs[0].shape[-1]
+        self._width = width if self._per_token and isinstance(width, int) else 1
 
     @property
     def providers(self) -> list[str]:
         """What ONNX Runtime really runs on."""
         return list(self._ort.get_providers())
 
-    def run(self, inputs: Sequence[Encoded], deadline: Deadline | None = None) -> list[Array]:
+    def run(self, inputs: Sequence[Encoded], deadline: Deadline | None = None, probe: Probe | None = None) -> list[Array]:
         """One output an input, in order: (tokens, …) without padding, or (…) where the graph pools.
 
-        Raises OutOfTimeError when the deadline comes before the last micro-batch.
+        probe: what to keep of each, so that no more than one micro-batch of whole outputs is held. Raises OutOfTimeError when the
+        deadline comes before the last micro-batch.
         """
         results: list[Array | None] = [None] * len(inputs)
         done = 0
-        for length, members in plan([len(e.ids) for e in inputs], self._max_tokens, together=self._together):
+        for length, members in plan(
+            [len(e.ids) for e in inputs], self._max_tokens, width=self._width, step=self._step, together=self._together
+        ):
             if deadline is not None:
                 deadline.check(done, len(inputs))
             batch = self.run_batch([inputs[i] for i in members], length)
             done += len(members)
             for index, row in zip(members, batch, strict=True):
-                results[index] = row
+                results[index] = probe(inputs[index].ids.astype(np.int64), row) if probe else row
         return [r for r in results if r is not None]
 
     def run_batch(self, inputs: Sequence[Encoded], length: int) -> list[Array]:
-        """One run of the graph, every input padded to `length`."""
+        """One run of the graph, every input padded to `length`; of tokens, those that the input `reads`."""
         feed = {name: self._pad(name, inputs, length) for name in self._inputs}
         output: Array = self._ort.run([self._output.name], feed)[0]
-        if self._per_token:
-            return [self._cut(row, len(e.ids)) for row, e in zip(output, inputs, strict=True)]
-        return list(output)
+        if not self._per_token:
+            return list(output)
+        rows = [self._cut(row, len(e.ids)) for row, e in zip(output, inputs, strict=True)]
+        return [row if e.reads is None else row[e.reads] for row, e in zip(rows, inputs, strict=True)]
 
     def _cut(self, row: Array, tokens: int) -> Array:
         return row[:tokens] if self._tokenizer.pad_side == "right" else row[-tokens:]
@@ -92,6 +102,11 @@ def open_session(artifact: Path, manifest: Manifest, threads: int, *, foreign: b
     if not foreign:
         require_isa(target)
     graph = manifest.graph()
+    return Session(open_graph(artifact, graph, target, threads), graph, manifest)
+
+
+def open_graph(artifact: Path, graph: GraphSpec, target: Target, threads: int) -> ort.InferenceSession:
+    """Open one graph as the target's data says. Raises ArtifactError when it cannot be, or not on the provider asked for."""
     try:
         session = ort.InferenceSession(
             str(artifact / graph.file), session_options(target, threads), providers=list(target.session.providers)
@@ -100,7 +115,7 @@ def open_session(artifact: Path, manifest: Manifest, threads: int, *, foreign: b
         raise ArtifactError(f"ONNX Runtime {ort.__version__} cannot open {graph.file}: {error}") from error
     if session.get_providers()[0] != target.session.providers[0]:
         raise ArtifactError(f"target {target.name} asks for {target.session.providers[0]}, ONNX Runtime gave {session.get_providers()[0]}")
-    return Session(session, graph, manifest)
+    return session
 
 
 def require_isa(target: Target) -> None:

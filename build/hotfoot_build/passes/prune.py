@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import onnx_ir as ir
 from onnx_ir.passes import common
 
 from hotfoot.contract.errors import PassError
-from hotfoot_build.graph import Graph, choose_output
+from hotfoot_build.graph import Graph, choose_outputs, constant, insert
 from hotfoot_build.passes import Context, Counts, Pass
 
 # tokenisers make 32-bit ids, and a 64-bit input costs a copy and Cast nodes
@@ -17,19 +18,21 @@ INT32_READERS = ("Gather", "Shape", "Cast")
 
 @dataclass(frozen=True)
 class Options:
-    """The output that the task reads."""
+    """The output that the task reads, and those that it reads beside it."""
 
     output: str
+    beside: tuple[str, ...] = ()
 
 
 def options(context: Context) -> Options:
     """By the task."""
-    return Options(context.task.export.output)
+    return Options(context.task.export.output, context.task.export.beside)
 
 
 def run(graph: Graph, options: Options) -> None:
-    """Cut the graph down in place."""
-    _keep_output(graph.ir, options.output)
+    """Cut the graph down in place. A graph of a pair or with a cache keeps every output: hotfoot's own export gave it no other."""
+    if graph.role == "model":
+        _keep_output(graph, options)
     common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(graph.model)
     common.RemoveUnusedNodesPass()(graph.model)
     common.DeduplicateInitializersPass(size_limit=1 << 40)(graph.model)
@@ -38,19 +41,31 @@ def run(graph: Graph, options: Options) -> None:
     common.RemoveUnusedNodesPass()(graph.model)
     common.ClearMetadataAndDocStringPass()(graph.model)
     for value in graph.ir.inputs:
-        _name_axes(value, ("batch", "sequence"))
+        if graph.role == "model":
+            _name_axes(value, ("batch", "sequence"))
         if value.dtype == ir.DataType.INT64:
             _narrow(graph, value)
-    output = graph.ir.outputs[0]
-    rank = len(output.shape) if output.shape is not None else 0
-    _name_axes(output, ("batch", "sequence") if rank == 3 else ("batch",))
+    if graph.role == "model":
+        output = graph.ir.outputs[0]
+        rank = len(output.shape) if output.shape is not None else 0
+        _name_axes(output, ("batch", "sequence") if rank == 3 else ("batch",))
 
 
-def _keep_output(graph: ir.Graph, name: str) -> None:
-    outputs = {str(o.name): o for o in graph.outputs}
-    kept = outputs[choose_output(list(outputs), name)]
-    graph.outputs[:] = [kept]
-    kept.name = name
+def _keep_output(graph: Graph, options: Options) -> None:
+    outputs = {str(o.name): o for o in graph.ir.outputs}
+    chosen = [outputs[name] for name in choose_outputs(list(outputs), options.output, options.beside)]
+    kept = chosen[0] if len(chosen) == 1 else _stack(graph, chosen)
+    graph.ir.outputs[:] = [kept]
+    kept.name = "_and_".join((options.output, *options.beside))
+
+
+def _stack(graph: Graph, values: list[ir.Value]) -> ir.Value:
+    """Outputs of shape (batch, tokens) as one of shape (batch, tokens, outputs)."""
+    last = constant(graph, "axis.-1", np.array([-1], np.int64))
+    columns = [insert(graph, None, "Unsqueeze", [value, last]) for value in values]
+    stacked = insert(graph, None, "Concat", columns, {"axis": -1})
+    stacked.type, stacked.shape = values[0].type, ir.Shape([*(values[0].shape or ()), len(values)])
+    return stacked
 
 
 def _name_axes(value: ir.Value, names: tuple[str, ...]) -> None:
@@ -85,9 +100,10 @@ def _retype(node: ir.Node) -> None:
             _retype(reader)
 
 
-def check(graph: Graph, before: Counts, _options: Options) -> str | None:
+def check(graph: Graph, before: Counts, options: Options) -> str | None:
     """Nothing may be computed twice or for no one."""
-    grown = {op: n for op, n in graph.op_counts().items() if n > before.get(op, 0) and op != "Cast"}
+    may_grow = ("Cast", "Concat", "Unsqueeze") if options.beside else ("Cast",)
+    grown = {op: n for op, n in graph.op_counts().items() if n > before.get(op, 0) and op not in may_grow}
     return f"pruning added operators: {grown}" if grown else None
 
 
