@@ -15,9 +15,11 @@ from onnx_ir.passes import common
 
 from hotfoot.contract.errors import PassError, UnsupportedError
 from hotfoot.contract.manifest import GraphSpec, TensorSpec
+from hotfoot_build import branches
 
 MICROSOFT = "com.microsoft"  # ONNX Runtime's own operators
 OTHER_NAMES = {"last_hidden_state": ("token_embeddings",)}
+PRODUCTS = ("FusedGemm", "FusedMatMul", "Gemm", "MatMul")
 LARGE = 1_800_000_000  # bytes of weights; protobuf's limit of 2 GiB counts the nodes as well
 
 
@@ -49,14 +51,15 @@ class Graph:
 
 
 def load(path: Path, role: str = "model") -> Graph:
-    """Read an ONNX file, its external data mapped into memory.
+    """Read an ONNX file, its external data mapped into memory, and take the branches that every input takes.
 
-    Raises PassError for one that is not ONNX, UnsupportedError for one with branches or loops, which the passes do not enter.
+    Raises PassError for one that is not ONNX, UnsupportedError for one with other branches or loops, which the passes do not enter.
     """
     try:
         model = ir.load(path)
     except Exception as error:
         raise PassError(f"{path.name} cannot be read as ONNX: {error}") from error
+    branches.inline(model)
     attributes = [(n.op_type, a.type) for n in model.graph for a in n.attributes.values()]
     branching = sorted({op for op, kind in attributes if kind in (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)})
     if branching or model.functions:
@@ -122,9 +125,13 @@ def _door(value: ir.Value) -> TensorSpec:
 def mixes_rows(graph: Graph) -> list[str]:
     """Operators that make one text's numbers depend on its neighbours in the batch; empty for hotfoot's own recipes.
 
-    A scale over a whole tensor does, and so does a sum over the tokens' axis, which ONNX Runtime orders by the batch's size.
+    A scale over a whole tensor does, and so does a sum over the tokens' axis, which ONNX Runtime orders by the batch's size. A product in
+    blocks does where the kernel of some CPU sums the last of an odd number of rows in another order, and a product of halves, whose
+    matrix a CPU turns into floats at each call and splits by rows and threads.
     """
     found = {n.op_type for n in graph.ir if n.op_type in ("DynamicQuantizeLinear", "DynamicQuantizeMatMul")}
+    found |= {n.op_type for n in graph.ir if n.op_type == "MatMulNBits" and not _keeps_rows_apart(n)}
+    found |= {n.op_type for n in graph.ir if n.op_type in PRODUCTS and _is_half(n.inputs[1])}
     for node in graph.ir:
         if node.op_type in ("ReduceSum", "ReduceMean", "ReduceL1", "ReduceL2"):
             axes = weight_of(node.inputs[1]) if len(node.inputs) > 1 else None
@@ -133,6 +140,18 @@ def mixes_rows(graph: Graph) -> list[str]:
             if any(axis not in (-1, (rank or 0) - 1) for axis in values):
                 found.add(node.op_type)
     return sorted(found)
+
+
+def _is_half(value: ir.Value | None) -> bool:
+    return value is not None and value.is_initializer() and value.dtype == ir.DataType.FLOAT16
+
+
+def _keeps_rows_apart(node: ir.Node) -> bool:
+    """Found by trial on x86 (AVX-512 with VNNI, AVX2) and arm64 (with and without int8 matrix instructions), ONNX Runtime 1.32."""
+    level, bits, block, depth = (node.attributes[name].as_int() for name in ("accuracy_level", "bits", "block_size", "K"))
+    if level != 4:  # of two rows and more
+        return True
+    return block <= 64 if bits == 8 else block == 32 and depth % 32 == 0
 
 
 def choose_output(names: Sequence[str], wanted: str) -> str:
@@ -146,15 +165,22 @@ def choose_output(names: Sequence[str], wanted: str) -> str:
     return found
 
 
+def choose_outputs(names: Sequence[str], wanted: str, beside: Sequence[str]) -> tuple[str, ...]:
+    """The outputs that a task reads together: all by their names, or the one that choose_output finds and that must hold them all."""
+    every = (wanted, *beside)
+    return every if all(name in names for name in every) else (choose_output(names, wanted),)
+
+
 def constant(graph: Graph, name: str, array: NDArray[Any] | np.generic) -> ir.Value:
-    """An initializer, made once a name and content."""
-    found = graph.ir.initializers.get(name)
-    if found is not None and found.const_value is not None and np.array_equal(found.const_value.numpy(), array):
-        return found
-    if found is not None:
-        name = f"{name}.{len(graph.ir.initializers)}"
-    tensor = ir.tensor(np.asarray(array), name=name)
-    value = ir.Value(name=name, const_value=tensor, type=ir.TensorType(tensor.dtype), shape=ir.Shape(np.shape(array)))
+    """An initializer, made once a name and content; another content of the same name gets a number behind it."""
+    own, number = name, 1
+    while (found := graph.ir.initializers.get(own)) is not None:
+        if found.const_value is not None and np.array_equal(found.const_value.numpy(), array):
+            return found
+        number += 1
+        own = f"{name}.{number}"
+    tensor = ir.tensor(np.asarray(array), name=own)
+    value = ir.Value(name=own, const_value=tensor, type=ir.TensorType(tensor.dtype), shape=ir.Shape(np.shape(array)))
     graph.ir.register_initializer(value)
     return value
 
@@ -184,6 +210,17 @@ def reduce(graph: Graph, before: ir.Node | None, op: str, value: ir.Value, axis:
         axes = constant(graph, f"axis.{axis}", np.array([axis], np.int64))
         return insert(graph, before, op, [value, axes], {"keepdims": 1})
     return insert(graph, before, op, [value], {"axes": [axis], "keepdims": 1})
+
+
+def take_place(graph: Graph, node: ir.Node, result: ir.Value) -> None:
+    """Let `result` stand where the node's one output stood, as an output of the graph too, and drop the node."""
+    old = node.outputs[0]
+    result.type, result.shape = old.type, old.shape
+    if old.is_graph_output():
+        result.name, old.name = old.name, None
+        graph.ir.outputs[:] = [result if o is old else o for o in graph.ir.outputs]
+    ir.convenience.replace_all_uses_with(old, result)
+    graph.ir.remove(node, safe=True)
 
 
 def weight_of(value: ir.Value | None) -> NDArray[Any] | None:

@@ -86,7 +86,7 @@ def _object(value: Any, path: Path) -> dict[str, Any]:
 def modules(path: Path) -> tuple[tuple[str, str], ...]:
     """(folder, class) of each sentence-transformers module that the snapshot's `modules.json` lists; empty where there is none.
 
-    Raises ArtifactError for an entry that is ill-formed or leaves the snapshot.
+    Raises ArtifactError for an entry that is ill-formed or leaves the snapshot, and for two of one name.
     """
     file = path / MODULES
     if not file.is_file():
@@ -95,6 +95,9 @@ def modules(path: Path) -> tuple[tuple[str, str], ...]:
     if not isinstance(entries, list):
         raise ArtifactError(f"the model's {MODULES} must hold a list, it holds a {type(entries).__name__}")
     found = []
+    names = [_object(entry, file).get("name") for entry in entries]
+    if twice := sorted({str(n) for n in names if n is not None and names.count(n) > 1}):
+        raise ArtifactError(f"the model's {MODULES} names two modules {', '.join(twice)}: sentence-transformers would leave one out.")
     for entry in entries:
         folder, kind = _object(entry, file).get("path"), entry.get("type")
         if not isinstance(folder, str) or not isinstance(kind, str) or not is_inside(folder):

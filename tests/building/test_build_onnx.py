@@ -69,10 +69,11 @@ def test_a_dependence_on_neighbours_would_fail_the_build(tmp_path: Path, monkeyp
 def test_a_graph_with_branches_is_refused(tmp_path: Path) -> None:
     mine = bring("tags", tmp_path / "mine")
     model = onnx.load(str(mine))
-    flag = onnx.helper.make_tensor("flag", onnx.TensorProto.BOOL, [], [True])
     out = onnx.helper.make_tensor_value_info("picked", onnx.TensorProto.FLOAT, None)
     branch = onnx.helper.make_graph([onnx.helper.make_node("Identity", ["logits"], ["picked"])], "branch", [], [out])
-    model.graph.initializer.append(flag)
+    # by what the text is, which no build can know
+    model.graph.node.append(onnx.helper.make_node("ReduceMax", ["input_ids"], ["largest"], keepdims=0))
+    model.graph.node.append(onnx.helper.make_node("Cast", ["largest"], ["flag"], to=onnx.TensorProto.BOOL))
     model.graph.node.append(onnx.helper.make_node("If", ["flag"], ["chosen"], then_branch=branch, else_branch=branch))
     onnx.save(model, str(mine))
     with pytest.raises(UnsupportedError, match=r"model\.onnx has If"):

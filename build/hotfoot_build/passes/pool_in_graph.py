@@ -2,30 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import onnx_ir as ir
+from numpy.typing import NDArray
 
+from hotfoot.contract.errors import PassError
 from hotfoot.contract.manifest import Side
-from hotfoot_build.graph import Graph, constant, insert, reduce
-from hotfoot_build.passes import Context, Counts, Pass
+from hotfoot_build.graph import MICROSOFT, Graph, constant, insert, reduce
+from hotfoot_build.passes import Context, Counts, Pass, unrecorded
+from hotfoot_build.vector_head import Step
 
 POOLINGS = ("cls", "mean", "max", "last")
 
 
 @dataclass(frozen=True)
 class Options:
-    """How token vectors become one: a name of POOLINGS, or "none"."""
+    """How token vectors become one: a name of POOLINGS, or "none"; what happens to it then, and whether it ends at unit length."""
 
     pooling: str
     normalize: bool
     pad_side: Side
+    head: tuple[Step, ...] = ()
+    weights: Mapping[str, NDArray[np.float32]] | None = unrecorded(None)
 
 
 def options(context: Context) -> Options:
     """As the model's own modules say."""
-    return Options(context.facts.get("pooling", "none"), bool(context.facts.get("normalize", False)), context.pad_side)
+    pooling, normalize = context.facts.get("pooling", "none"), bool(context.facts.get("normalize", False))
+    return Options(pooling, normalize, context.pad_side, context.head, context.head_weights)
 
 
 def applies(graph: Graph, options: Options) -> str | None:
@@ -45,17 +52,35 @@ def run(graph: Graph, options: Options) -> None:
     # a graph that the user brings may pool by itself
     pool = {"mean": _mean, "max": _max, "cls": _first, "last": _last}[options.pooling]
     vector = pool(graph, hidden, options.pad_side) if len(shape) == 3 else hidden
+    for step in options.head:
+        vector = _unit(graph, vector) if step.kind == "normalize" else _dense(graph, vector, step, options.weights or {})
+        width = step.outputs or width
     if options.normalize:
-        length = insert(graph, None, "Sqrt", [reduce(graph, None, "ReduceSum", insert(graph, None, "Mul", [vector, vector]), -1)])
-        floor = constant(graph, "norm.floor", np.float32(1e-12))
-        vector = insert(graph, None, "Div", [vector, insert(graph, None, "Max", [length, floor])])
+        vector = _unit(graph, vector)
     vector.name, vector.type, vector.shape = name, ir.TensorType(ir.DataType.FLOAT), ir.Shape(["batch", width])
     graph.ir.outputs[:] = [vector]
 
 
-def _mask(graph: Graph) -> ir.Value:
-    """attention_mask as floats of shape (batch, 1, tokens)."""
-    mask = next(v for v in graph.ir.inputs if v.name == "attention_mask")
+def _unit(graph: Graph, vector: ir.Value) -> ir.Value:
+    return insert(graph, None, "LpNormalization", [vector], {"axis": -1, "p": 2})  # a zero vector stays zero
+
+
+def _dense(graph: Graph, vector: ir.Value, step: Step, weights: Mapping[str, NDArray[np.float32]]) -> ir.Value:
+    names = [name for name in (f"{step.place}.weight", f"{step.place}.bias") if name in weights]
+    if not names or weights[names[0]].shape != (step.outputs, step.inputs):
+        raise PassError(f"there are no weights of {step.outputs} x {step.inputs} for module {step.place}.")
+    found = [constant(graph, f"head.{name}", weights[name]) for name in names]
+    product = insert(graph, None, "Gemm", [vector, *found], {"transB": 1})
+    if not step.activation:
+        return product
+    return insert(graph, None, step.activation, [product], domain=MICROSOFT if step.activation == "Gelu" else "")
+
+
+def _mask(graph: Graph) -> ir.Value | None:
+    """attention_mask as floats of shape (batch, 1, tokens); None for a graph that is never given padding."""
+    mask = next((v for v in graph.ir.inputs if v.name == "attention_mask"), None)
+    if mask is None:
+        return None
     floats = insert(graph, None, "Cast", [mask], {"to": int(ir.DataType.FLOAT)})
     return insert(graph, None, "Unsqueeze", [floats, constant(graph, "axis.1", np.array([1], np.int64))])
 
@@ -68,14 +93,29 @@ def _mean(graph: Graph, hidden: ir.Value, _pad_side: Side) -> ir.Value:
     # A product sums token by token, so that padding adds exact zeros and never changes the order of the others. Of two equal
     # rows, because ONNX Runtime sums a product of a single row in lanes, whose split depends on the padded length.
     mask = _mask(graph)
+    if mask is None:
+        return _mean_of_all(graph, hidden)
     sums = insert(graph, None, "MatMul", [insert(graph, None, "Concat", [mask, mask], {"axis": 1}), hidden])
     total = insert(graph, None, "Gather", [sums, constant(graph, "zero", np.int64(0))], {"axis": 1})
     count = _drop_axis_1(graph, reduce(graph, None, "ReduceSum", mask, -1))
     return insert(graph, None, "Div", [total, insert(graph, None, "Max", [count, constant(graph, "one", np.float32(1))])])
 
 
+def _mean_of_all(graph: Graph, hidden: ir.Value) -> ir.Value:
+    tokens = insert(graph, None, "Shape", [hidden], {"start": 1, "end": 2})
+    size = insert(graph, None, "Concat", [constant(graph, "two", np.array([2], np.int64)), tokens], {"axis": 0})
+    ones = insert(graph, None, "ConstantOfShape", [size], {"value": ir.tensor(np.ones(1, np.float32))})
+    total = insert(
+        graph, None, "Gather", [insert(graph, None, "MatMul", [ones, hidden]), constant(graph, "zero", np.int64(0))], {"axis": 1}
+    )
+    return insert(graph, None, "Div", [total, insert(graph, None, "Cast", [tokens], {"to": int(ir.DataType.FLOAT)})])
+
+
 def _max(graph: Graph, hidden: ir.Value, _pad_side: Side) -> ir.Value:
-    mask = insert(graph, None, "Transpose", [_mask(graph)], {"perm": [0, 2, 1]})
+    row = _mask(graph)
+    if row is None:
+        return _drop_axis_1(graph, reduce(graph, None, "ReduceMax", hidden, 1))
+    mask = insert(graph, None, "Transpose", [row], {"perm": [0, 2, 1]})
     real = insert(graph, None, "Cast", [mask], {"to": int(ir.DataType.BOOL)})
     lowest = constant(graph, "lowest", np.float32(np.finfo(np.float32).min))
     return _drop_axis_1(graph, reduce(graph, None, "ReduceMax", insert(graph, None, "Where", [real, hidden, lowest]), 1))
@@ -99,6 +139,8 @@ def _at_cumulative(graph: Graph, hidden: ir.Value, *, of_last: bool) -> ir.Value
     Picked by a product with a one-hot row: one term and zeros, so the vector is exact.
     """
     mask = _mask(graph)
+    if mask is None:
+        return insert(graph, None, "Gather", [hidden, constant(graph, "edge", np.int64(-1 if of_last else 0))], {"axis": 1})
     running = insert(graph, None, "CumSum", [mask, constant(graph, "axis.last", np.int64(2))])
     wanted = reduce(graph, None, "ReduceSum", mask, -1) if of_last else constant(graph, "one", np.float32(1))
     there = insert(graph, None, "Cast", [insert(graph, None, "Equal", [running, wanted])], {"to": int(ir.DataType.FLOAT)})
