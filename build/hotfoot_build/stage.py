@@ -5,22 +5,22 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from hotfoot.contract import manifest as manifests
 from hotfoot.contract.errors import UnsupportedError
-from hotfoot.contract.manifest import FORMAT, MANIFEST, TOKENIZER_DIR, GraphSpec, Manifest, PassRecord, TokenizerSpec
+from hotfoot.contract.manifest import FORMAT, MANIFEST, TOKENIZER_DIR, GraphSpec, Manifest, PassRecord
 from hotfoot.contract.target import Target
 from hotfoot.task import Task
-from hotfoot_build import graph, passes, tokenizer_files
-from hotfoot_build.facts import ModelFacts
+from hotfoot_build import graph, model_files, passes, shared, tokenizer_files
+from hotfoot_build.facts import ModelFacts, read_json
 from hotfoot_build.original import Original
 from hotfoot_build.progress import Progress, size
 from hotfoot_build.resolve import Snapshot
 
-GRAPH = "model.onnx"
+GRAPH = "model.onnx"  # an encoder's; others are called by their roles, too
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,12 @@ def write(stage: Path, plan: Plan, original: Original, progress: Progress) -> Ma
         tokenizer = tokenizer_files.write(original.tokenizer, plan.snapshot.path, stage / TOKENIZER_DIR, sides, pad_id)
         step.result = f"{size(sum(f.size for f in tokenizer.files))}, {tokenizer.hash[:12]}"
     with progress.step("passes") as step:
-        door, records, mixing = _optimise(stage / GRAPH, plan, original, tokenizer)
-        step.result = f"{', '.join(r.name for r in records if r.applied)}: {size((stage / GRAPH).stat().st_size)}"
+        optimised = [_optimise(graph.load(path, role), plan, original) for role, path in original.graphs.items()]
+        shared.part_out([o.graph for o in optimised], stage)
+        doors = tuple(graph.save(o.graph, stage / f"{o.graph.role}.onnx") for o in optimised)
+        records = tuple(record for o in optimised for record in o.records)
+        mixing = sorted({operator for o in optimised for operator in o.mixing})
+        step.result = f"{', '.join(dict.fromkeys(r.name for r in records if r.applied))}: {size(_weight(stage, doors))}"
     if mixing:
         progress.note(f"texts will run one by one: {', '.join(mixing)} would mix the texts of a batch")
     for name in plan.snapshot.model.notices:
@@ -60,7 +64,7 @@ def write(stage: Path, plan: Plan, original: Original, progress: Progress) -> Ma
         target=plan.target.name,
         precision=plan.precision,
         recipe=records,
-        graphs=(door,),
+        graphs=doors,
         tokenizer=tokenizer,
         max_tokens=plan.facts.max_tokens,
         labels=plan.facts.labels,
@@ -72,36 +76,60 @@ def write(stage: Path, plan: Plan, original: Original, progress: Progress) -> Ma
     return manifest
 
 
-def recipe(target: Target, precision: str) -> tuple[str, ...]:
-    """The passes that make `precision` for the target. Raises UnsupportedError that lists the target's precisions."""
-    if precision not in target.recipes:
-        raise UnsupportedError(f"{target.name} has no recipe for {precision}.", hint=f"There are: {', '.join(target.recipes)}.")
-    return target.recipes[precision]
+def recipe(target: Target, precision: str, role: str = "model") -> tuple[str, ...]:
+    """The passes that make `precision` of a graph for the target. Raises UnsupportedError that lists the target's precisions."""
+    recipes = target.recipes if role == "model" else target.decoder_recipes
+    if precision not in recipes:
+        raise UnsupportedError(f"{target.name} has no recipe for {precision}.", hint=f"There are: {', '.join(recipes) or 'none'}.")
+    return recipes[precision]
 
 
 def _own_files(stage: Path) -> list[Path]:
     return [p for p in stage.rglob("*") if p.is_file() and p.relative_to(stage).parts[0] != TOKENIZER_DIR]
 
 
-def _optimise(path: Path, plan: Plan, original: Original, tokenizer: TokenizerSpec) -> tuple[GraphSpec, tuple[PassRecord, ...], list[str]]:
-    """Write the optimised graph: its door, what each pass did, and the operators that mix the texts of a batch."""
-    current = graph.load(original.graph)
-    context = passes.Context(
+def _weight(stage: Path, doors: tuple[GraphSpec, ...]) -> int:
+    """Bytes of the graphs, what lies beside them included."""
+    return sum(p.stat().st_size for name in (*(door.file for door in doors), shared.FILE) for p in stage.glob(f"{name}*"))
+
+
+@dataclass(frozen=True)
+class Optimised:
+    """A graph, what each pass did to it, and the operators that mix the texts of a batch."""
+
+    graph: graph.Graph
+    records: tuple[PassRecord, ...]
+    mixing: list[str]
+
+
+def context(plan: Plan, original: Original) -> passes.Context:
+    """What the passes may know beside the graph."""
+    return passes.Context(
         target=plan.target,
         task=plan.task,
         facts=plan.facts.embedding or {},
-        pad_side=tokenizer.pad_side,
+        pad_side="left" if original.sides.get("padding_side") == "left" else "right",
         config=plan.facts.config,
         calibration=original.reference.ids[: len(original.reference.outputs)],
         overrides=plan.options,
+        max_tokens=plan.facts.max_tokens,
+        head=plan.facts.head,
+        head_weights=original.head,
+        one_segment=plan.task.export.pools and tokenizer_files.one_segment(original.tokenizer),
     )
-    records = passes.apply(current, recipe(plan.target, plan.precision), context)
+
+
+def _optimise(current: graph.Graph, plan: Plan, original: Original) -> Optimised:
+    """Run the recipe over the graph, in place."""
+    known = context(plan, original)
+    if plan.task.export.family == "encoder-decoder" and current.role == "decoder":
+        known = replace(known, calibration=())  # what it computes does not follow from a text's ids alone
+    records = passes.apply(current, recipe(plan.target, plan.precision, current.role), known)
     mixing = graph.mixes_rows(current)
-    door = graph.save(current, path)
     width = original.reference.outputs[0].shape[-1]
     if plan.facts.labels and width != len(plan.facts.labels):
         raise UnsupportedError(f"config.json names {len(plan.facts.labels)} labels, the graph gives {width}.", hint="Mend id2label.")
-    return door, records, mixing
+    return Optimised(current, records, mixing)
 
 
 def _task_facts(plan: Plan, original: Original) -> dict[str, Any]:
@@ -109,6 +137,12 @@ def _task_facts(plan: Plan, original: Original) -> dict[str, Any]:
         "config": plan.facts.config,
         "labels": plan.facts.labels,
         "tokenizer": json.loads(original.tokenizer.read_text(encoding="utf-8")),
+        "sentence_transformers": read_json(plan.snapshot.path / "config_sentence_transformers.json"),
+        "modules": [kind for _, kind in model_files.modules(plan.snapshot.path)],
+        "special": original.special,
+        "tidies": original.tidies,
+        "pad_side": original.sides.get("padding_side", "right"),
+        "generation": plan.facts.generation,
         "embedding": {**(plan.facts.embedding or {}), "dimensions": original.reference.outputs[0].shape[-1]},
     }
     return plan.task.facts(known)

@@ -11,6 +11,7 @@ from tokenizers import Tokenizer
 
 from hotfoot.contract.errors import ArtifactError
 from hotfoot.contract.manifest import TokenizerSpec, combine, describe
+from hotfoot_build.calibrate import TOKENIZER_TEXTS
 from hotfoot_build.facts import read_json
 
 SPECIAL = "special_tokens.json"
@@ -53,3 +54,9 @@ def _special_ids(tokenizer: Tokenizer, model: Path) -> dict[str, int]:
         if token_id is not None:
             found[name] = token_id
     return found
+
+
+def one_segment(tokenizer: Path) -> bool:
+    """Whether every token of a text that comes alone has type 0. Some templates say otherwise (XLNet's classification token)."""
+    made = Tokenizer.from_file(str(tokenizer))
+    return not any(type_id for text in TOKENIZER_TEXTS for type_id in made.encode(text).type_ids)

@@ -1,4 +1,4 @@
-"""A text alone equals the text in any batch, bit for bit: its neighbours, its place and its padding change nothing."""
+"""A text alone equals the text in any batch, bit for bit: its neighbours and its place change nothing."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from hotfoot.model import Model
+from hotfoot.session import Session
 from hotfoot.task import Array, Encoded, Marks
 from support import real, tiny
 
-PRECISIONS = ("fp32", "int8")
+PRECISIONS = ("fp32", "int8", "int8-static", "int8-weights", "int4-weights")
 
 
 def unmarked() -> Marks:
@@ -28,22 +29,22 @@ def inputs(lengths: Sequence[int], seed: int, vocabulary: int) -> list[Encoded]:
     return made
 
 
-def check(model: Model, lengths: Sequence[int], vocabulary: int, extra: Sequence[int] = (0, 1, 3, 17, 64)) -> None:
-    """Alone, in the plan's batches, shuffled, doubled, and padded by hand to other lengths."""
+def check(model: Model, lengths: Sequence[int], vocabulary: int) -> None:
+    """Alone, in the plan's batches, shuffled, doubled, and beside others of its length."""
     every = inputs(lengths, 1, vocabulary)
     alone = [model.session.run([one])[0] for one in every]
     same(alone, model.session.run(every))
     order = np.random.default_rng(2).permutation(len(every))
     same([alone[i] for i in order], model.session.run([every[i] for i in order]))
     same([*alone, *alone], model.session.run([*every, *every]))
-    limit = model.manifest.max_tokens
+    assert isinstance(model.session, Session)
     for one, wanted in zip(every, alone, strict=True):
         length = len(one.ids)
-        for padded in {min(limit, length + more) for more in extra} | {limit}:
-            neighbours = inputs([max(1, padded - 2), padded, min(length, padded)], padded, vocabulary)
-            for place in (0, 2):
+        for count in (1, 2, 4):
+            neighbours = inputs([length] * count, length + count, vocabulary)
+            for place in (0, count):
                 batch = [*neighbours[:place], one, *neighbours[place:]]
-                same([wanted], [model.session.run_batch(batch, padded)[place]])
+                same([wanted], [model.session.run_batch(batch, length)[place]])
 
 
 def same(wanted: Sequence[Array], found: Sequence[Array]) -> None:
@@ -71,7 +72,7 @@ def test_real_models(name: str, precision: str, threads: int) -> None:
     model = Model.open(real.artifact(name, precision).path, threads=threads)
     limit = model.manifest.max_tokens
     lengths = [n for n in (5, 8, 11, 20, 33, 64, 77, 100, 129, 200, 255, 300, 384, 450, 500) if n <= limit]
-    check(model, lengths, 19000, extra=(0, 5))
+    check(model, lengths, 19000)
 
 
 def test_one_and_two_threads_agree() -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hotfoot.batching import BATCH_SCORES, BATCH_TOKENS, LENGTH_STEP, padded_length, plan
+from hotfoot.batching import BATCH_SCORES, BATCH_TOKENS, BATCH_VALUES, LENGTH_STEP, padded_length, plan
 
 limits = st.integers(min_value=2, max_value=8192)
 
@@ -40,10 +40,13 @@ def test_neighbours_do_not_change_a_padded_length(lengths: list[int], mine: int)
 
 
 def test_runs_are_as_full_as_the_bounds_allow() -> None:
-    assert [len(members) for _, members in plan([8] * 600, 512)] == [256, 256, 88]
-    # 2048 tokens would be four texts of 512, their scores only allow two
-    assert [len(members) for _, members in plan([512] * 5, 512)] == [2, 2, 1]
+    assert [len(members) for _, members in plan([8] * 150, 512)] == [64, 64, 22]
+    assert [len(members) for _, members in plan([256] * 5, 512)] == [2, 2, 1]
     assert [len(members) for _, members in plan([4096] * 2, 4096)] == [1, 1]
+
+
+def test_without_a_mask_lengths_are_left_as_they_are() -> None:
+    assert plan([3, 30, 4, 30, 3], 64, step=1) == [(30, [1, 3]), (4, [2]), (3, [0, 4])]
 
 
 def test_members_keep_their_order() -> None:
@@ -56,3 +59,14 @@ def test_a_graph_that_mixes_rows_runs_texts_alone() -> None:
 
 def test_nothing_to_run() -> None:
     assert plan([], 512) == []
+
+
+def test_wide_outputs_make_small_batches() -> None:
+    """Where each token has a number for every word of a vocabulary, what leaves the graph is bounded too."""
+    for length, width in ((64, 30_522), (64, 250_002), (512, 250_002), (8, 10**7)):
+        runs = plan([length] * 40, 512, width=width)
+        largest = max(len(members) for _, members in runs)
+        assert largest == 1 or largest * length * width <= BATCH_VALUES
+        assert sorted(i for _, members in runs for i in members) == list(range(40))
+    assert plan([64] * 40, 512, width=35) == plan([64] * 40, 512)
+    assert len(plan([8] * 40, 512, width=10**7)) == 40

@@ -16,6 +16,7 @@ from hotfoot import batching
 from hotfoot.batching import MARGIN_S, Deadline
 from hotfoot.contract.errors import OutOfTimeError
 from hotfoot.model import Model
+from hotfoot.session import Session
 from hotfoot.task import Array, Encoded
 from support import events
 from support.events import Context
@@ -47,6 +48,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 def slow(monkeypatch: pytest.MonkeyPatch, of: Model, clock: Clock, seconds: float) -> list[int]:
     """Let each run of the graph take `seconds`; gives the sizes of the runs, as they come."""
     sizes: list[int] = []
+    assert isinstance(of.session, Session)
     inner = of.session.run_batch
 
     def run_batch(inputs: Sequence[Encoded], length: int) -> list[Array]:

@@ -36,7 +36,7 @@ MACHINES = {
     "cascade lake": ("x86_64", CASCADE_LAKE, {"avx2", "vnni"}, "cpu-container-x86_64"),
     "sapphire rapids": ("x86_64", SAPPHIRE_RAPIDS, {"avx2", "vnni", "bf16"}, "cpu-container-x86_64"),
     "zen 2": ("AMD64", ZEN_2, {"avx2"}, "cpu-container-x86_64-avx2"),
-    "graviton 2": ("aarch64", GRAVITON_2, {"dotprod"}, "cpu-container-arm64"),
+    "graviton 2": ("aarch64", GRAVITON_2, {"dotprod"}, "cpu-container-arm64-dotprod"),
     "graviton 3": ("arm64", GRAVITON_3, {"dotprod", "i8mm", "bf16"}, "cpu-container-arm64"),
 }
 

@@ -21,6 +21,7 @@ from hotfoot.contract.manifest import PassRecord, Side
 from hotfoot.contract.target import Target
 from hotfoot.task import Task
 from hotfoot_build.graph import Graph
+from hotfoot_build.vector_head import Step
 
 Counts = Mapping[str, int]
 
@@ -30,7 +31,9 @@ class Context:
     """What a pass may know beside the graph.
 
     facts: of embeddings, how they are pooled. config: the model's config.json. calibration: token ids of the texts that the build is
-    proven on, int64 of shape (tokens,) each, of unequal lengths. overrides: options asked for by a pass's name.
+    proven on, int64 of shape (tokens,) each, of unequal lengths. overrides: options asked for by a pass's name. one_segment: every
+    text comes alone, and the tokenizer gives all of its tokens type 0. max_tokens: the
+    artifact's limit. head, head_weights: what happens to a pooled vector, and `PLACE.weight` and `PLACE.bias` of its dense steps.
     """
 
     target: Target
@@ -40,13 +43,18 @@ class Context:
     config: Mapping[str, Any] = field(default_factory=dict)
     calibration: tuple[NDArray[np.int64], ...] = ()
     overrides: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    one_segment: bool = False
+    max_tokens: int = 0
+    head: tuple[Step, ...] = ()
+    head_weights: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Pass:
     """One rewrite.
 
-    options: the frozen options for this build. applies: None, or the reason why the graph is left alone. check: None, or what
+    options: the frozen options for this build, a dataclass; a field made by `unrecorded` (as the calibration) is left out of the
+    manifest. applies: None, or the reason why the graph is left alone. check: None, or what
     is wrong with the op counts after the run.
     """
 
@@ -56,6 +64,11 @@ class Pass:
     applies: Callable[[Graph, Any], str | None]
     run: Callable[[Graph, Any], None]
     check: Callable[[Graph, Counts, Any], str | None]
+
+
+def unrecorded(default: Any) -> Any:
+    """A field of a pass's Options that run needs and the record does not: what the build is given anyway, as its texts."""
+    return field(default=default, repr=False, metadata={"recorded": False})
 
 
 def names() -> list[str]:
@@ -84,7 +97,7 @@ def apply(graph: Graph, recipe: Sequence[str], context: Context) -> tuple[PassRe
 def _options(step: Pass, context: Context) -> Any:
     """The pass's options for this build, with those that were asked for in their place. Raises InputError for one that it lacks."""
     made, asked = step.options(context), context.overrides.get(step.name, {})
-    known = {f.name for f in fields(made)}
+    known = {f.name for f in fields(made) if f.metadata.get("recorded", True)}
     if strangers := sorted(set(asked) - known):
         raise InputError(f"{step.name} has no option {strangers[0]!r}; it has {', '.join(sorted(known))}.", where="options")
     # JSON and TOML know lists only
@@ -100,4 +113,5 @@ def _apply_one(step: Pass, graph: Graph, context: Context) -> PassRecord:
         wrong = step.check(graph, before, options)
         if wrong:
             raise PassError(f"pass {step.name}: {wrong}", hint=f"Operators before: {before}; after: {graph.op_counts()}.")
-    return PassRecord(step.name, codec.plain(options), reason is None, reason or "", before, graph.op_counts())
+    recorded = {f.name: codec.plain(getattr(options, f.name)) for f in fields(options) if f.metadata.get("recorded", True)}
+    return PassRecord(step.name, recorded, reason is None, reason or "", before, graph.op_counts())

@@ -34,6 +34,14 @@ Days = Literal[1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 10
 
 
 @dataclass(frozen=True)
+class Pinned:
+    """What `precision = "auto"` found, so that the next build need not search; take it out to search again."""
+
+    precision: Precision
+    options: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Build:
     """`[build.NAME]`: the same names as the flags of `hotfoot build`. None means: as the model says, or the default.
 
@@ -54,6 +62,7 @@ class Build:
     options: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
     allow_pickle: bool = False
     trust_remote_code: bool = False
+    pinned: Pinned | None = None
 
 
 @dataclass(frozen=True)

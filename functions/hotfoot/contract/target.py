@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 Arch = Literal["x86_64", "arm64"]
@@ -36,7 +36,7 @@ class Target:
 
     python is `3.13` and the like, or empty for the interpreter that runs the build; platform is uv's name for the wheels;
     int8_range is the largest |weight| that the machine's int8 kernels sum without saturating; recipes maps a precision to
-    the passes, in order.
+    the passes, in order; decoder_recipes does for the graphs of models that make text.
     """
 
     name: str
@@ -51,3 +51,4 @@ class Target:
     session: SessionSpec
     int8_range: int
     recipes: Mapping[str, tuple[str, ...]]
+    decoder_recipes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

@@ -1,6 +1,6 @@
 """A server or container on an x86_64 CPU with VNNI."""
 
-from hotfoot.contract.platforms import CONTAINER_LIMITS, ENCODER_RECIPES, SERVER_SESSION
+from hotfoot.contract.platforms import CONTAINER_LIMITS, DECODER_RECIPES, ENCODER_RECIPES, SERVER_SESSION
 from hotfoot.contract.target import Target
 
 TARGET = Target(
@@ -16,4 +16,5 @@ TARGET = Target(
     session=SERVER_SESSION,
     int8_range=127,  # VNNI sums in 32 bits, so nothing saturates
     recipes=ENCODER_RECIPES,
+    decoder_recipes=DECODER_RECIPES,
 )

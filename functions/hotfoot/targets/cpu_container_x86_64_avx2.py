@@ -1,6 +1,6 @@
 """A server or container on an x86_64 CPU without VNNI."""
 
-from hotfoot.contract.platforms import CONTAINER_LIMITS, ENCODER_RECIPES, SERVER_SESSION
+from hotfoot.contract.platforms import CONTAINER_LIMITS, DECODER_RECIPES, ENCODER_RECIPES, SERVER_SESSION
 from hotfoot.contract.target import Target
 
 TARGET = Target(
@@ -18,4 +18,5 @@ TARGET = Target(
     # every newer CPU. On MiniLM 4 of 10 million pairs saturate at ±95, 354 at ±127.
     int8_range=64,
     recipes=ENCODER_RECIPES,
+    decoder_recipes=DECODER_RECIPES,
 )

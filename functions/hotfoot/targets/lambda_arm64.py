@@ -1,6 +1,6 @@
 """AWS Lambda on Graviton."""
 
-from hotfoot.contract.platforms import ENCODER_RECIPES, LAMBDA_LIMITS, LAMBDA_SESSION
+from hotfoot.contract.platforms import DECODER_RECIPES, ENCODER_RECIPES, LAMBDA_LIMITS, LAMBDA_SESSION
 from hotfoot.contract.target import Target
 
 TARGET = Target(
@@ -16,4 +16,5 @@ TARGET = Target(
     session=LAMBDA_SESSION,
     int8_range=127,  # dot product sums in 32 bits, so nothing saturates
     recipes=ENCODER_RECIPES,
+    decoder_recipes=DECODER_RECIPES,
 )

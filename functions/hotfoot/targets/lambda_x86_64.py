@@ -1,6 +1,6 @@
 """AWS Lambda on Intel and AMD."""
 
-from hotfoot.contract.platforms import ENCODER_RECIPES, LAMBDA_LIMITS, LAMBDA_SESSION
+from hotfoot.contract.platforms import DECODER_RECIPES, ENCODER_RECIPES, LAMBDA_LIMITS, LAMBDA_SESSION
 from hotfoot.contract.target import Target
 
 TARGET = Target(
@@ -18,4 +18,5 @@ TARGET = Target(
     # every newer CPU. On MiniLM 4 of 10 million pairs saturate at ±95, 354 at ±127.
     int8_range=64,
     recipes=ENCODER_RECIPES,
+    decoder_recipes=DECODER_RECIPES,
 )
