@@ -1,4 +1,8 @@
-"""Large embedding tables as int8, one scale a row: the table is most of a small model's file, and a look-up reads few rows."""
+"""Large embedding tables as int8, one scale a row: the table is most of a small model's file, and a look-up reads few rows.
+
+In front of a decoder the table is most often that of the decoder's output, too, and there it is in blocks: so it is here, and can be
+stored once for both.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 import onnx_ir as ir
 
+from hotfoot_build import shapes
 from hotfoot_build.graph import Graph, constant, insert, weight_of
-from hotfoot_build.passes import Context, Counts, Pass
+from hotfoot_build.passes import Context, Counts, Pass, int8_weights
+from hotfoot_build.passes import _blocks as blocks
+from hotfoot_build.passes._tied import read_rows
 from hotfoot_build.passes.int8_rowwise import quantize_columns
 
 MIN_ROWS = 4096  # below this (positions, segments) the bytes do not matter
@@ -54,10 +61,14 @@ def applies(graph: Graph, options: Options) -> str | None:
 
 def run(graph: Graph, options: Options) -> None:
     """Replace the look-ups in place: rows of integers times their scale."""
+    known = shapes.infer(graph.ir) if graph.role == "encoder" else None
     for node in eligible(graph, options):
         source, ids = node.inputs[0], node.inputs[1]
         table = weight_of(source)
         if table is None or source is None:
+            continue
+        if known is not None and len(known.axes_of(ids) or ()) == 2 and table.shape[1] % int8_weights.BLOCK == 0:
+            read_rows(graph, node, f"{source.name}.8bits", blocks.nearest(table.T, int8_weights.layout(int8_weights.Options())))
             continue
         integers, scales = quantize_columns(np.ascontiguousarray(table.T), 127)
         rows = insert(graph, node, "Gather", [constant(graph, f"{source.name}.int8", np.ascontiguousarray(integers.T)), ids])
