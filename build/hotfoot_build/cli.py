@@ -24,6 +24,10 @@ except ModuleNotFoundError as absent:  # the command is installed with the base,
     sys.stderr.write(f"hotfoot: the command needs {absent.name}: pip install 'hotfoot[build]'. {edge.WITHOUT}\n")
     raise SystemExit(EXIT_CODES["unsupported"]) from None
 
+PRECISION = (
+    "fp32; int8 (one scale a token and column); int8-weights or int4-weights (activations stay in fp32); int8-dynamic or int8-static "
+    "(one scale a tensor); fp16; or auto: try them, and take the fastest that is still right."
+)
 ARTIFACT = "Folder that `hotfoot build` wrote, or a \\[build.NAME] of hotfoot.toml."
 
 
@@ -67,12 +71,12 @@ def build(  # noqa: PLR0913, PLR0917 - one a flag
     ] = None,
     target: Annotated[str, typer.Option(help="The machine that it will run on; `hotfoot targets` lists them.")] = targets.LOCAL,
     out: Annotated[Path | None, typer.Option(help="Folder of the artifact. Default: artifacts/ and a name.")] = None,
-    precision: Annotated[str, typer.Option(help="int8 (row-wise dynamic) or fp32.")] = "int8",
+    precision: Annotated[str, typer.Option(help=PRECISION)] = "int8",
     revision: Annotated[str | None, typer.Option(help="Branch, tag or commit on the hub; pinned to one commit for every file.")] = None,
     name: Annotated[str | None, typer.Option(help="The id of a local model. Default: its folder's name.")] = None,
     pooling: Annotated[str | None, typer.Option(help="cls, mean, max, last or none, where the model does not say.")] = None,
     max_tokens: Annotated[int | None, typer.Option(help="A lower limit than the model's own, special tokens included.")] = None,
-    samples: Annotated[Path | None, typer.Option(help="Texts to prove the artifact on: a line each, or .jsonl with a `text`.")] = None,
+    samples: Annotated[Path | None, typer.Option(help="What to prove the artifact on: a text a line, or .jsonl of texts or pairs.")] = None,
     threshold: Annotated[list[str] | None, typer.Option(help="NAME=VALUE: the least agreement to accept; may be repeated.")] = None,
     allow_pickle: Annotated[bool, typer.Option("--allow-pickle", help="Read pickled weights, which can run code.")] = False,
     trust_remote_code: Annotated[bool, typer.Option("--trust-remote-code", help="Run the model's own Python files.")] = False,
@@ -97,6 +101,11 @@ def build(  # noqa: PLR0913, PLR0917 - one a flag
         raise InputError(f"is {request.precision!r}; it must be one of {', '.join(pipeline.PRECISIONS)}.", where="precision")
     say(console, "Building ", (request.model, "bold"), f" for {request.task} on {targets.load(request.target).name}")
     built = pipeline.build(request, Progress(console))
+    if built.found is not None and request.precision == pipeline.AUTO:
+        if task_name is None:
+            named.pin(model, built.found.recipe)
+        say(console, f"  chosen: {built.found.recipe.label} ({built.found.rule}). To build it again without a search, hotfoot.toml")
+        say(console, f"  {'has' if task_name is None else 'takes'}: pinned = {named.inline(built.found.recipe).as_string()}")
     total = sum(f.size for f in (*built.manifest.files, *built.manifest.tokenizer.files))
     say(console, (str(built.path), "bold"), f"  {size(total)}, digest {built.manifest.digest[:12]}")
     typer.echo(built.path)

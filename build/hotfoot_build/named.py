@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 from hotfoot import targets, task
-from hotfoot.contract import project
+from hotfoot.contract import codec, project
 from hotfoot.contract.errors import InputError
 from hotfoot.contract.project import FILE, Project
-from hotfoot_build.pipeline import BuildRequest
+from hotfoot_build.pipeline import AUTO, BuildRequest
+from hotfoot_build.search.recipes import Recipe
 
 
 def request(name: str, others: Iterable[str], *, force: bool) -> BuildRequest:
@@ -22,9 +24,34 @@ def request(name: str, others: Iterable[str], *, force: bool) -> BuildRequest:
     table = made.build(name)
     if flags := sorted(others):
         raise InputError(f"[build.{name}] of {FILE} says what to build, so {', '.join(flags)} cannot; change it there.")
-    said = {f.name: getattr(table, f.name) for f in fields(table)}
+    said = {f.name: getattr(table, f.name) for f in fields(table) if f.name != "pinned"}
     said |= {"out": made.artifact_dir(name), "samples": Path(table.samples) if table.samples else None}
+    if table.precision == AUTO and table.pinned is not None:
+        said |= {"precision": table.pinned.precision, "options": table.pinned.options}
     return BuildRequest(**said, force=force)
+
+
+def pin(name: str, recipe: Recipe) -> None:
+    """Write what a search found into `[build.NAME]`, and leave every other line of hotfoot.toml as it is."""
+    import tomlkit
+
+    path = Path(FILE)
+    document: Any = tomlkit.parse(path.read_text(encoding="utf-8"))
+    document["build"][name]["pinned"] = inline(recipe)
+    aside = path.with_suffix(".toml.writing")
+    aside.write_text(tomlkit.dumps(document), encoding="utf-8")
+    aside.replace(path)
+
+
+def inline(recipe: Recipe) -> Any:
+    """The recipe as a TOML table on one line."""
+    import tomlkit
+
+    table = tomlkit.inline_table()
+    table["precision"] = recipe.precision
+    if recipe.options:
+        table["options"] = codec.plain(recipe.options)
+    return table
 
 
 def folders(name: str) -> tuple[Path, Path]:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from io import StringIO
 
 from rich.console import Console
 from rich.text import Text
@@ -60,6 +61,11 @@ class Progress:
                 say(self.console, f"  {name} … {message}")
 
         return beat
+
+
+def silent() -> Progress:
+    """For a step inside a step, which says by itself what goes on."""
+    return Progress(Console(file=StringIO()))
 
 
 def say(console: Console, *parts: str | tuple[str, str]) -> None:
