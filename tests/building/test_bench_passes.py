@@ -45,6 +45,7 @@ def measured(model: str = "embed=feature-extraction", *, torch: bool = True) -> 
         return passes.run(wanted, tiny.quiet()), out
 
 
+@pytest.mark.slow
 def test_every_precision_stands_beside_the_preset_and_the_original() -> None:
     found, _ = measured()
     [model] = found.models
