@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from hotfoot.task import Array
+from hotfoot.tasks._vectors import cosine
 from hotfoot_build import passes, running
 from hotfoot_build.graph import Graph
 from hotfoot_build.passes import Context
@@ -23,7 +24,7 @@ from hotfoot_build.passes._products import keep, product_of, products
 
 TEXTS = 32
 Say = Callable[[str], None]
-Outputs = list[NDArray[np.float64]]
+Outputs = list[Array]
 
 
 @dataclass(frozen=True)
@@ -110,16 +111,12 @@ def _apply(graph: Graph, context: Context, scheme: str, kept: set[str]) -> Graph
 
 def _error(graph: Graph, context: Context, scheme: str, kept: set[str], before: Outputs) -> tuple[float, float]:
     after = _outputs(_apply(graph, context, scheme, kept), context.calibration)
-    errors = [1 - _cosine(a, b) for a, b in zip(after, before, strict=True)]
+    errors = [1 - cosine(a, b) for a, b in zip(after, before, strict=True)]
     return float(np.mean(errors)), float(np.max(errors))
 
 
-def _cosine(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
-    return float(a @ b / max(float(np.linalg.norm(a) * np.linalg.norm(b)), 1e-30))
-
-
 def _outputs(graph: Graph, texts: Sequence[calibration.Ids]) -> Outputs:
-    """The first output of each text, flat."""
+    """The first output of each text."""
     opened: AbstractContextManager[Any] = running.opened(graph, graph.ir.outputs[:1])
     with opened as run:
-        return [np.asarray(run(calibration.feed(graph, ids))[0], np.float64).ravel() for ids in texts]
+        return [run(calibration.feed(graph, ids))[0] for ids in texts]

@@ -61,8 +61,7 @@ def opened(graph: Graph, wanted: Sequence[ir.Value]) -> Iterator[Any]:
 
 def shapes(graph: Graph) -> dict[ir.Value, Shapes]:
     """The shape of every computed value at each of PROBES, (batch, tokens)."""
-    values = [v for node in graph.ir for v in node.outputs if not v.is_graph_output() or v in graph.ir.outputs]
-    values = [v for v in values if v.name != ""]
+    values = [v for node in graph.ir for v in node.outputs if v.name != ""]  # without a name: an output that is left out
     # ids that every vocabulary has, and no model pads with
     runs = [np.full(size, 3, np.int64) + np.arange(size[1]) % 2 for size in PROBES]
     with opened(graph, values) as run:

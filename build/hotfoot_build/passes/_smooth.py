@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from hotfoot_build import running
 from hotfoot_build.graph import Graph, constant, weight_of
+from hotfoot_build.passes._products import product_of
 
 NORMS = ("LayerNormalization", "SimplifiedLayerNormalization")
 STEPS = 4  # factors are powers of 2^(1/4): coarser than what another CPU's order of sums could change, so the bytes stay the same
@@ -66,12 +67,7 @@ def _sizes(graph: Graph, values: Sequence[ir.Value], calibration: Sequence[NDArr
 
 
 def _factors(size: NDArray[np.float64], readers: Sequence[ir.Node], share: float) -> Channels:
-    # a Gemm may hold its weight the other way round
-    matrices = [
-        w.T if n.op_type == "Gemm" and "transB" in n.attributes and n.attributes["transB"].as_int() else w
-        for n in readers
-        if (w := weight_of(n.inputs[1])) is not None
-    ]
+    matrices = [product.matrix for product in map(product_of, readers) if product is not None]
     weights = np.max([np.abs(matrix).max(axis=1) for matrix in matrices], axis=0).astype(np.float64)
     exponents = (1 - share) * np.log2(np.maximum(weights, 1e-12)) - share * np.log2(np.maximum(size, 1e-12))
     factors: Channels = np.exp2(np.rint((exponents - np.median(exponents)) * STEPS) / STEPS).astype(np.float32)

@@ -23,17 +23,14 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
-from hotfoot_build.graph import MICROSOFT, Graph, constant, insert, reduce, weight_of
+from hotfoot_build.graph import MICROSOFT, Graph, constant, insert, reduce, take_place, weight_of
 from hotfoot_build.passes import Context, Counts, Pass, unrecorded
 from hotfoot_build.passes import _smooth as smooth
-from hotfoot_build.passes._products import is_kept
+from hotfoot_build.passes._products import MIN_COLUMNS, is_kept
 
-MIN_COLUMNS = 64  # a narrow product (a head of a few labels) has nothing to gain and its scores to lose
 ZERO_POINT = 128
 LEAST_GELU = 0.1701  # no value of x·Φ(x) lies below minus this
 GELU_ZERO_POINT = 32
-
-
 SMOOTH = 0.6  # 0.5 to 0.8 gave the same on MiniLM
 CALIBRATION_TEXTS = 128  # of the build's, spread over all of them
 
@@ -86,18 +83,19 @@ def applies(graph: Graph, options: Options) -> str | None:
 def run(graph: Graph, options: Options) -> None:
     """Replace every eligible product in place."""
     quantized: dict[ir.Value, Rows] = {}
-    smoothing = smooth.fit(graph, eligible(graph, options), options.calibration, options.smooth) if options.smooth else {}
-    for node in eligible(graph, options):
+    products = eligible(graph, options)
+    smoothing = smooth.fit(graph, products, options.calibration, options.smooth) if options.smooth else {}
+    for node in products:
         activation, stored, weight = node.inputs[0], node.inputs[1], matrix_of(node)
         if activation is None or stored is None or weight is None:
             continue
         channels = smoothing.get(activation)
         if activation not in quantized:
-            quantized[activation] = _quantize_rows(graph, node, smooth.apply(graph, activation, channels, eligible(graph, options)))
+            quantized[activation] = _quantize_rows(graph, node, smooth.apply(graph, activation, channels, products))
         result = _integer_product(graph, node, quantized[activation], weight if channels is None else weight / channels[:, None], options)
         if node.op_type == "Gemm" and len(node.inputs) > 2 and node.inputs[2] is not None:
             result = insert(graph, node, "Add", [result, node.inputs[2]])
-        _replace(graph, node, result)
+        take_place(graph, node, result)
 
 
 def _integer_product(graph: Graph, node: ir.Node, rows: Rows, weight: NDArray[np.float32], options: Options) -> ir.Value:
@@ -176,16 +174,6 @@ def _never_zero(value: ir.Value) -> bool:
         else None
     )
     return shift is not None and bool(np.any(np.abs(shift) > 1e-6))
-
-
-def _replace(graph: Graph, node: ir.Node, result: ir.Value) -> None:
-    old = node.outputs[0]
-    result.type, result.shape = old.type, old.shape
-    if old.is_graph_output():
-        result.name, old.name = old.name, None
-        graph.ir.outputs[:] = [result if o is old else o for o in graph.ir.outputs]
-    ir.convenience.replace_all_uses_with(old, result)
-    graph.ir.remove(node, safe=True)
 
 
 def check(graph: Graph, before: Counts, options: Options) -> str | None:
