@@ -47,6 +47,9 @@ removal = "retain"                # "destroy": logs and empty buckets go with th
 # timeout_s = 300
 # batch_size = 1                  # objects an invocation; more shares the timeout among them
 # max_concurrency = 10
+
+# Several deployments can share one API: [api.NAME] lists them as its `deploys`, and has auth, cors_origins, throttle_rate and
+# throttle_burst in their place. Then: cdk deploy hotfoot-NAME
 """
 # how the CDK behaves, where that has changed over time
 CONTEXT = {

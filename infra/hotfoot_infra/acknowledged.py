@@ -17,7 +17,7 @@ DEAD_LETTERS = "This queue is where messages end that could not be worked on or 
 
 def acknowledge(stack: HotfootStack) -> None:
     """Accept what is right as it is, as close to the resource as it goes."""
-    for function in (stack.http, stack.bulk.function) if stack.bulk else (stack.http,):
+    for function in (function for one in stack.served for function in one.functions):
         accept(function, "AwsSolutions::AwsSolutions-L1", RUNTIME)
         accept(function, "Serverless::Serverless-LambdaLatestVersion", RUNTIME)
         accept(function, "Serverless::Serverless-LambdaDLQ", SYNCHRONOUS)
@@ -26,16 +26,16 @@ def acknowledge(stack: HotfootStack) -> None:
             "Serverless::Serverless-LambdaTracing",
             "Each answer's stages are timed in its log line; traces would cost every request, and their grant is for every resource.",
         )
-    if stack.deployment.settings.auth == "none":
+    if stack.door.auth == "none":
         accept(stack.endpoint, "AwsSolutions::AwsSolutions-APIG4", 'hotfoot.toml asks for a public API (auth = "none"); it is throttled.')
-    elif stack.deployment.settings.cors_origins:
+    elif stack.door.cors_origins:
         accept(
             stack.endpoint,
             "AwsSolutions::AwsSolutions-APIG4",
             "OPTIONS alone is open: a browser asks before it signs, and the answer holds nothing of the model.",
         )
-    if stack.bulk:
-        _bulk(stack, stack.bulk)
+    for bulk in (one.bulk for one in stack.served if one.bulk):
+        _bulk(stack, bulk)
 
 
 def _bulk(stack: HotfootStack, bulk: BulkPipeline) -> None:

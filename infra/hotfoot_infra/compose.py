@@ -9,16 +9,18 @@ from cdk_nag import AwsSolutionsChecks, ServerlessChecks
 
 from hotfoot_infra import config
 from hotfoot_infra.acknowledged import acknowledge
+from hotfoot_infra.config import Deployment
 from hotfoot_infra.constructs.doors import refuse_latest
-from hotfoot_infra.stacks import HotfootStack
+from hotfoot_infra.stacks import ApiStack, DeploymentStack, HotfootStack
 
 
 def build(path: Path, app: cdk.App) -> list[HotfootStack]:
-    """Add a stack to `app` for each `[deploy.NAME]` of the file. Raises HotfootError for what cannot be deployed.
+    """Add a stack to `app` for each `[api.NAME]` of the file, and for each `[deploy.NAME]` in none of them.
 
-    What cdk-nag finds beyond that makes `app.synth()` fail.
+    Raises HotfootError for what cannot be deployed. What cdk-nag finds beyond that makes `app.synth()` fail.
     """
-    stacks = [HotfootStack(app, deployment) for deployment in config.read(path)]
+    wanted = config.read(path)
+    stacks: list[HotfootStack] = [DeploymentStack(app, one) if isinstance(one, Deployment) else ApiStack(app, one) for one in wanted]
     for stack in stacks:
         acknowledge(stack)
         refuse_latest(stack)

@@ -9,7 +9,9 @@ from hotfoot import targets
 from hotfoot.contract import bundle, project
 from hotfoot.contract.bundle import Bundle
 from hotfoot.contract.errors import HotfootError, InputError
-from hotfoot.contract.project import Deploy, Project
+from hotfoot.contract.project import Api, Deploy, Project
+from hotfoot_infra import models
+from hotfoot_infra.models import Member
 
 
 @dataclass(frozen=True)
@@ -21,15 +23,39 @@ class Deployment:
     bundle: Bundle
     settings: Deploy
 
+    @property
+    def member(self) -> Member:
+        """What the others behind the same API may know of it."""
+        return Member(self.name, self.bundle.model_id, self.bundle.task)
 
-def read(path: Path) -> tuple[Deployment, ...]:
-    """What `path` (a hotfoot.toml) asks for. Raises InputError: every fault of the file, or every bundle that cannot be deployed."""
+
+@dataclass(frozen=True)
+class Shared:
+    """One `[api.NAME]` and the deployments behind it, the default first."""
+
+    name: str
+    settings: Api
+    deployments: tuple[Deployment, ...]
+
+
+def read(path: Path) -> tuple[Deployment | Shared, ...]:
+    """What `path` (a hotfoot.toml) asks for: a stack each, by name.
+
+    Raises InputError: every fault of the file, or every bundle that cannot be deployed.
+    """
     wanted = project.read(path, targets=[targets.LOCAL, *targets.names()])  # the tasks are code, which infrastructure does not import
     if not wanted.deploys:
         raise InputError(f"{path.name} has no [deploy.NAME], so there is nothing to deploy.")
-    found = [_deployment(wanted, name) for name in sorted(wanted.deploys)]
+    found = {name: made for name in sorted(wanted.deploys) if (made := _deployment(wanted, name)) is not None}
+    behind = {name for api in wanted.apis.values() for name in api.deploys}
+    stacks: list[Deployment | Shared] = [made for name, made in found.items() if name not in behind]
+    for name, api in wanted.apis.items():
+        shared = Shared(name, api, tuple(found[member] for member in api.members if member in found))
+        for message in models.faults([made.member for made in shared.deployments]):
+            wanted.document.fault(("api", name, "deploys"), message)
+        stacks.append(shared)
     wanted.document.check()
-    return tuple(d for d in found if d is not None)
+    return tuple(sorted(stacks, key=lambda stack: stack.name))
 
 
 def _deployment(wanted: Project, name: str) -> Deployment | None:

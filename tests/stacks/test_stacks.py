@@ -53,14 +53,17 @@ def test_a_door_to_latest_fails(tmp_path: Path) -> None:
     from aws_cdk import aws_lambda as lam
 
     from hotfoot_infra.constructs.doors import refuse_latest
-    from hotfoot_infra.stacks import HotfootStack
+    from hotfoot_infra.stacks import DeploymentStack
 
     write_bundle(tmp_path / "bundles" / "tiny")
     (tmp_path / "hotfoot.toml").write_text(CLOSED, encoding="utf-8")
-    stack = HotfootStack(cdk.App(outdir=str(tmp_path / "cdk.out")), config.read(tmp_path / "hotfoot.toml")[0])
+    wanted = config.read(tmp_path / "hotfoot.toml")[0]
+    assert isinstance(wanted, config.Deployment)
+    stack = DeploymentStack(cdk.App(outdir=str(tmp_path / "cdk.out")), wanted)
     refuse_latest(stack)
-    stack.http.function.add_permission("Door", principal=iam.ServicePrincipal("events.amazonaws.com"))
-    stack.http.function.add_function_url(auth_type=lam.FunctionUrlAuthType.AWS_IAM)
+    function = stack.served[0].http.function
+    function.add_permission("Door", principal=iam.ServicePrincipal("events.amazonaws.com"))
+    function.add_function_url(auth_type=lam.FunctionUrlAuthType.AWS_IAM)
     with pytest.raises(HotfootError, match=r"(?s)Function/Door calls \$LATEST of HttpFunction.*Function/FunctionUrl/Resource calls"):
         refuse_latest(stack)
 

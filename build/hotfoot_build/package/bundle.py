@@ -57,6 +57,7 @@ def bundle(
                 layers.model_layer(work, artifact, made_from),
             ),
             code=layers.code_directory(work, made_from.task, interpreter),
+            task=made_from.task,
         )
         check_limits(made, chosen, work)
         (work / BUNDLE).write_text(codec.dumps(made), encoding="utf-8")

@@ -8,12 +8,12 @@ from typing import Any
 QUIET = ("boto3", "botocore", "s3transfer", "urllib3")
 
 
-def client(service: str) -> Any:
-    """A new client; `AWS_ENDPOINT_URL` and the like are boto3's to read."""
+def client(service: str, *, attempts: int = 6, connect_s: float = 5, read_s: float = 60) -> Any:
+    """A new client; `AWS_ENDPOINT_URL` and the like are boto3's to read. attempts: the first one counts."""
     import boto3
     from botocore.config import Config
 
     for name in QUIET:  # Lambda can set every logger to DEBUG, and there versions of these write out requests, bodies and all
         logging.getLogger(name).setLevel(logging.INFO)
-    config = Config(retries={"mode": "standard", "max_attempts": 5}, connect_timeout=5, read_timeout=60)
+    config = Config(retries={"mode": "standard", "total_max_attempts": attempts}, connect_timeout=connect_s, read_timeout=read_s)
     return boto3.client(service, config=config)

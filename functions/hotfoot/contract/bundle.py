@@ -28,7 +28,8 @@ class LayerDir:
 class Bundle:
     """A deployable package: layers in the order in which Lambda merges them, and the code.
 
-    bytecode is False where no interpreter of `python` was at hand, so that each cold start compiles its modules.
+    bytecode is False where no interpreter of `python` was at hand, so that each cold start compiles its modules. task is empty in
+    bundles of before it was written down.
     """
 
     target: str
@@ -40,6 +41,7 @@ class Bundle:
     bytecode: bool
     layers: tuple[LayerDir, ...]
     code: LayerDir
+    task: str = ""
 
     @property
     def unzipped_bytes(self) -> int:

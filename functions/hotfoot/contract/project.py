@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 from hotfoot.contract import bulk as bulk_options
-from hotfoot.contract import codec, toml
+from hotfoot.contract import codec, sharing, toml
 from hotfoot.contract.bulk import BulkOptions
 from hotfoot.contract.errors import InputError
 from hotfoot.contract.toml import Document, Form, Range
@@ -45,7 +45,8 @@ class Pinned:
 class Build:
     """`[build.NAME]`: the same names as the flags of `hotfoot build`. None means: as the model says, or the default.
 
-    options: a pass's own settings, as `[build.NAME.options.int8_rowwise]`, in the place of what the target says.
+    options: a pass's own settings, as `[build.NAME.options.int8_rowwise]`, in the place of what the target says. known: a file of texts,
+    one a line, whose encodings ship with the tokenizer.
     """
 
     model: str
@@ -62,6 +63,7 @@ class Build:
     options: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
     allow_pickle: bool = False
     trust_remote_code: bool = False
+    known: str | None = None
     pinned: Pinned | None = None
 
 
@@ -98,12 +100,49 @@ class Bulk:
         return BulkOptions(**{option.name: getattr(self, option.name) for option in dataclasses.fields(BulkOptions)})
 
 
-@dataclass(frozen=True)
-class Deploy:
-    """`[deploy.NAME]`: one stack. bundle is a folder that `hotfoot bundle` wrote, by default `bundles/NAME`.
+@dataclass(frozen=True, kw_only=True)
+class Door:
+    """What a stack's HTTP API lets in, and how long logs are kept, and data where the stack is deleted.
 
     cors_origins: whose pages may call the API from a browser. With none, an API that is open to all is open to every page, as the
     app itself answers; and one with auth = "iam" to no page.
+    """
+
+    auth: Literal["none", "iam"] = "iam"
+    cors_origins: tuple[Origin, ...] = ()
+    throttle_rate: Annotated[float, Range(1, 100_000)] = 50
+    throttle_burst: Annotated[int, Range(1, 100_000)] = 100
+    log_retention_days: Days = 30
+    removal: Literal["retain", "destroy"] = "retain"
+
+
+# what a deployment cannot say for itself once it stands behind an API that others share
+SHARED = ("auth", "cors_origins", "throttle_rate", "throttle_burst")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Api(Door):
+    """`[api.NAME]`: one stack, with a function for each of `deploys` behind one HTTP API.
+
+    default names the one that answers what asks for no certain model; without it, the first. Logs and removal here are the API's own;
+    each deployment's are its functions'.
+    """
+
+    deploys: tuple[str, ...]
+    default: str | None = None
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """The deployments, the default first and the others in their order."""
+        first = self.default or self.deploys[0]
+        return (first, *(name for name in self.deploys if name != first))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deploy(Door):
+    """`[deploy.NAME]`: one stack, or a part of an API's. bundle is a folder that `hotfoot bundle` wrote, by default `bundles/NAME`.
+
+    shared_cache: a table in which the environments of a slow model find what others have computed.
     """
 
     bundle: str | None = None
@@ -111,13 +150,8 @@ class Deploy:
     timeout_s: Timeout = 29
     reserved_concurrency: Annotated[int, Range(1, 100_000)] | None = None
     provisioned_concurrency: Annotated[int, Range(1, 100_000)] | None = None
-    auth: Literal["none", "iam"] = "iam"
-    cors_origins: tuple[Origin, ...] = ()
-    throttle_rate: Annotated[float, Range(1, 100_000)] = 50
-    throttle_burst: Annotated[int, Range(1, 100_000)] = 100
-    log_retention_days: Days = 30
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
-    removal: Literal["retain", "destroy"] = "retain"
+    shared_cache: bool = False
     bulk: Bulk | None = None
 
 
@@ -128,6 +162,7 @@ class Project:
     path: Path
     builds: Mapping[str, Build]
     deploys: Mapping[str, Deploy]
+    apis: Mapping[str, Api]
     document: Document = dataclasses.field(repr=False, compare=False)
 
     def build(self, name: str) -> Build:
@@ -159,15 +194,19 @@ def read(path: Path, *, tasks: Collection[str] | None = None, targets: Collectio
         raise InputError(f"{path} is not UTF-8: {error}.") from None
     document = toml.parse(text, path.name)
     for name in document.values:
-        if name not in ("build", "deploy"):
-            document.fault((name,), "unknown table; there are [build.NAME] and [deploy.NAME]")
+        if name not in ("build", "deploy", "api"):
+            document.fault((name,), "unknown table; there are [build.NAME], [deploy.NAME] and [api.NAME]")
     builds = _named("build", Build, document)
     deploys = _named("deploy", Deploy, document)
+    apis = _named("api", Api, document)
     _check_names(document, tasks, targets)
     for name, deploy in deploys.items():
         _check(document, ("deploy", name), deploy)
+    for name, api in apis.items():
+        _check_door(document, ("api", name), api)
+    sharing.check(document, {name: (api.deploys, api.default) for name, api in apis.items()}, SHARED)
     document.check()
-    return Project(path, builds, deploys, document)
+    return Project(path, builds, deploys, apis, document)
 
 
 def _named(group: str, kind: type[T], document: Document) -> dict[str, T]:
@@ -204,8 +243,7 @@ def _check(document: Document, path: tuple[str, ...], deploy: Deploy) -> None:
     reserved, provisioned = deploy.reserved_concurrency, deploy.provisioned_concurrency
     if reserved is not None and provisioned is not None and provisioned > reserved:
         document.fault((*path, "provisioned_concurrency"), f"is {provisioned}, more than the reserved {reserved}")
-    if deploy.throttle_burst < deploy.throttle_rate:
-        document.fault((*path, "throttle_burst"), f"is {deploy.throttle_burst}, less than the rate of {deploy.throttle_rate:g} a second")
+    _check_door(document, path, deploy)
     bulk = deploy.bulk
     if bulk and len(json.dumps(codec.plain(bulk.options))) > ENVIRONMENT:
         document.fault((*path, "bulk"), f"is too much for a function's environment: {ENVIRONMENT} characters at most, as JSON")
@@ -214,3 +252,8 @@ def _check(document: Document, path: tuple[str, ...], deploy: Deploy) -> None:
         document.fault((*path, "bulk", *key.split(".")), words)
     if bulk and bulk.batch_size > 10 and bulk.batch_window_s == 0:
         document.fault((*path, "bulk", "batch_size"), f"is {bulk.batch_size}; above 10, AWS asks for a batch_window_s of 1 at least")
+
+
+def _check_door(document: Document, path: tuple[str, ...], door: Door) -> None:
+    if door.throttle_burst < door.throttle_rate:
+        document.fault((*path, "throttle_burst"), f"is {door.throttle_burst}, less than the rate of {door.throttle_rate:g} a second")

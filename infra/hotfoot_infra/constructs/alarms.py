@@ -17,16 +17,27 @@ class Alarms(Construct):
     """Errors and throttles of the functions, server errors of the API, and messages that ended in a dead-letter queue."""
 
     def __init__(
-        self, scope: Construct, construct_id: str, *, function: ModelFunction, endpoint: ModelEndpoint, bulk: BulkPipeline | None
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        function: ModelFunction | None = None,
+        endpoint: ModelEndpoint | None = None,
+        bulk: BulkPipeline | None = None,
+        owner: str = "",
     ) -> None:
+        """Watch what is given; owner names a deployment where the stack has several."""
         super().__init__(scope, construct_id)
-        self._function("Http", "The HTTP function", function)
-        # the function answers a fault of its own with a 500 and returns well, so its Errors do not count that
-        self._alarm(
-            "ApiServerErrors", "The API answered with a 5xx status.", endpoint.api.metric_server_error(period=PERIOD, statistic="sum")
-        )
+        of = f" of {owner}" if owner else ""
+        if function is not None:
+            self._function("Http", f"The HTTP function{of}", function)
+        if endpoint is not None:
+            # the function answers a fault of its own with a 500 and returns well, so its Errors do not count that
+            self._alarm(
+                "ApiServerErrors", "The API answered with a 5xx status.", endpoint.api.metric_server_error(period=PERIOD, statistic="sum")
+            )
         if bulk is not None:
-            self._function("Bulk", "The bulk function", bulk.function)
+            self._function("Bulk", f"The bulk function{of}", bulk.function)
             for name, queue in (("DeadLetters", bulk.dead_letters), ("Undelivered", bulk.undelivered)):
                 metric = queue.metric_approximate_number_of_messages_visible(period=PERIOD, statistic="max")
                 self._alarm(name, "Objects were announced and not processed; redrive the queue when the cause is gone.", metric)

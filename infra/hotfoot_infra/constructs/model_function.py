@@ -11,6 +11,7 @@ from aws_cdk import aws_lambda as lam
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
+from hotfoot.contract.project import Door
 from hotfoot_infra.config import Deployment
 from hotfoot_infra.constructs.layers import architecture_of, runtime_of
 from hotfoot_infra.constructs.raw import raw
@@ -48,7 +49,7 @@ class ModelFunction(Construct):
         self, scope: Construct, construct_id: str, *, deployment: Deployment, layers: Sequence[lam.LayerVersion], spec: FunctionSpec
     ) -> None:
         super().__init__(scope, construct_id)
-        log_group = log_group_of(self, "Logs", deployment)
+        log_group = log_group_of(self, "Logs", deployment.settings)
         # a role of its own: AWS's managed policy would let it write to every log group of the account
         self.role = iam.Role(self, "Role", assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"))
         log_group.grant_write(self.role)
@@ -82,15 +83,15 @@ class ModelFunction(Construct):
         )
 
 
-def removal_of(deployment: Deployment) -> cdk.RemovalPolicy:
+def removal_of(settings: Door) -> cdk.RemovalPolicy:
     """What becomes of data and logs when the stack is deleted."""
-    return cdk.RemovalPolicy.DESTROY if deployment.settings.removal == "destroy" else cdk.RemovalPolicy.RETAIN
+    return cdk.RemovalPolicy.DESTROY if settings.removal == "destroy" else cdk.RemovalPolicy.RETAIN
 
 
-def log_group_of(scope: Construct, construct_id: str, deployment: Deployment) -> logs.LogGroup:
+def log_group_of(scope: Construct, construct_id: str, settings: Door) -> logs.LogGroup:
     """A log group that forgets after the days that hotfoot.toml says."""
-    made = logs.LogGroup(scope, construct_id, removal_policy=removal_of(deployment))
-    raw(made, logs.CfnLogGroup).retention_in_days = deployment.settings.log_retention_days
+    made = logs.LogGroup(scope, construct_id, removal_policy=removal_of(settings))
+    raw(made, logs.CfnLogGroup).retention_in_days = settings.log_retention_days
     return made
 
 

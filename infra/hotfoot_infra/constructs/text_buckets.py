@@ -42,5 +42,5 @@ class TextBuckets(Construct):
                     abort_incomplete_multipart_upload_after=LEFTOVERS, noncurrent_version_expiration=OLD_VERSIONS if versioned else None
                 )
             ],
-            removal_policy=removal_of(deployment),
+            removal_policy=removal_of(deployment.settings),
         )

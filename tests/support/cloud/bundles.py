@@ -9,7 +9,15 @@ from hotfoot.contract.bundle import BUNDLE, Bundle, LayerDir, LayerKind
 from hotfoot_build.package import tree
 
 
-def write_bundle(directory: Path, *, target: str = "lambda-arm64", arch: str = "arm64", weights: str = "weights") -> Bundle:
+def write_bundle(
+    directory: Path,
+    *,
+    target: str = "lambda-arm64",
+    arch: str = "arm64",
+    weights: str = "weights",
+    model_id: str = "rigged/tiny",
+    task: str = "text-classification",
+) -> Bundle:
     """Write a bundle whose model is `weights`."""
     parts: dict[LayerKind, tuple[str, str]] = {
         "runtime": ("layers/runtime", "python/numpy.py"),
@@ -27,11 +35,12 @@ def write_bundle(directory: Path, *, target: str = "lambda-arm64", arch: str = "
         python="3.13",
         arch=arch,
         handler="hotfoot.handlers.http.handler",
-        model_id="rigged/tiny",
+        model_id=model_id,
         model_digest="0" * 64,
         bytecode=True,
         layers=(runtime, tokenizer, model),
         code=code,
+        task=task,
     )
     (directory / BUNDLE).write_text(codec.dumps(made), encoding="utf-8")
     return made

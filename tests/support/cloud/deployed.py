@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import zipfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -62,10 +62,13 @@ class Stack:
         (directory / BUNDLE).write_text(codec.dumps(made), encoding="utf-8")
         return directory
 
-    def run(self, function: str, directory: Path) -> Emulator:
-        """The function's live version under AWS's emulator, with the environment that was deployed, and the SDK that Lambda has."""
+    def run(self, function: str, directory: Path, told: Mapping[str, str] | None = None) -> Emulator:
+        """The function's live version under AWS's emulator, with the environment that was deployed, and the SDK that Lambda has.
+
+        told: what it has to know besides to find this account's parts.
+        """
         live = self.configuration(function)
-        environ = {**live["Environment"]["Variables"], **self.account.function_environ()}
+        environ = {**live["Environment"]["Variables"], **self.account.function_environ(), **(told or {})}
         bundle = self.unpack(function, directory)
         return WithSdk(bundle, memory_mb=live["MemorySize"], timeout_s=live["Timeout"], env=environ)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -62,19 +62,26 @@ class Template:
 
 def synthesize(folder: Path, toml: str, weights: str = "weights") -> Template:
     """The template of `[deploy.tiny]` over a bundle whose model is `weights`."""
+    write_bundle(folder / "bundles" / "tiny", weights=weights)
+    (made,) = synthesize_all(folder, toml).values()
+    return made
+
+
+def synthesize_all(folder: Path, toml: str) -> Mapping[str, Template]:
+    """The templates of all that the file asks for, by the stacks' names; the bundles are there."""
     import aws_cdk as cdk  # here, or the fast tests would need node only to be collected
 
     from hotfoot_infra.compose import build
 
-    write_bundle(folder / "bundles" / "tiny", weights=weights)
     path = folder / FILE
     path.write_text(toml, encoding="utf-8")
     app = cdk.App(context=CONTEXT, outdir=str(folder / "cdk.out"))
-    (stack,) = build(path, app)
-    made = app.synth().get_stack_by_name(stack.stack_name)
+    names = [stack.stack_name for stack in build(path, app)]
+    made = app.synth()
     report = json.loads((folder / "cdk.out" / "validation-report.json").read_text(encoding="utf-8"))
     findings = {said["pluginName"]: said["violations"] for said in report["pluginReports"]}
-    return Template(made.template, findings, [str(message.entry.data) for message in made.messages])
+    stacks = {name: made.get_stack_by_name(name) for name in names}
+    return {name: Template(one.template, findings, [str(message.entry.data) for message in one.messages]) for name, one in stacks.items()}
 
 
 def references(value: Any) -> Iterator[str]:
