@@ -82,6 +82,7 @@ def build(  # noqa: PLR0913, PLR0917 - one a flag
     trust_remote_code: Annotated[bool, typer.Option("--trust-remote-code", help="Run the model's own Python files.")] = False,
     option: Annotated[list[str] | None, typer.Option(help="PASS.NAME=VALUE: a pass's own setting, as JSON; may be repeated.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Build again even when the same request built what is there.")] = False,
+    known: Annotated[Path | None, typer.Option(help="Texts whose encodings ship with the tokenizer, a text a line.")] = None,
 ) -> None:
     """Build an artifact: export, optimise, quantize, and prove it against the original model.
 
@@ -95,7 +96,7 @@ def build(  # noqa: PLR0913, PLR0917 - one a flag
     else:
         request = pipeline.BuildRequest(
             model, task_name, target, precision, out, revision, name, pooling, max_tokens, samples, _thresholds(threshold or []),
-            allow_pickle, trust_remote_code, _options(option or []), force,
+            allow_pickle, trust_remote_code, _options(option or []), force, known,
         )  # fmt: skip
     if request.precision not in pipeline.PRECISIONS:
         raise InputError(f"is {request.precision!r}; it must be one of {', '.join(pipeline.PRECISIONS)}.", where="precision")
@@ -182,14 +183,17 @@ def _folders(artifact: Path) -> tuple[Path, Path]:
 
 @app.command()
 def serve(
-    artifact: Annotated[Path, typer.Argument(help=ARTIFACT)],
+    artifacts: Annotated[list[Path], typer.Argument(help=f"{ARTIFACT} Of several the first is the default.")],
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen on.")] = 8080,
 ) -> None:
-    """Serve an artifact over HTTP: the app that runs in AWS, under uvicorn."""
+    """Serve artifacts over HTTP: the app that runs in AWS, under uvicorn, with a page to try them in.
+
+    Several are told apart by /models/NAME in front of a path, or by the `model` of a request's body; NAME is the artifact's folder.
+    """
     from hotfoot import server
 
-    raise SystemExit(server.main([str(_folders(artifact)[0]), "--host", host, "--port", str(port)]))
+    raise SystemExit(server.main([*(str(_folders(artifact)[0]) for artifact in artifacts), "--host", host, "--port", str(port)]))
 
 
 @app.command()
@@ -264,6 +268,20 @@ def check(
 
     folder, _ = _folders(artifact)
     typer.echo(f"{url or folder}: {replay.check(folder, url)} answers are those of the build")
+
+
+@app.command()
+def playground(
+    url: Annotated[str, typer.Option(help="Address of a deployed endpoint.")],
+    port: Annotated[int, typer.Option(help="Port on this machine, 0 for a free one.")] = 0,
+    token: Annotated[str | None, typer.Option(envvar="HOTFOOT_TOKEN", help="Bearer token, where the endpoint wants one.")] = None,
+    region: Annotated[str | None, typer.Option(help="AWS region to sign for, where the address does not name it.")] = None,
+    no_open: Annotated[bool, typer.Option("--no-open", help="Leave the browser alone.")] = False,
+) -> None:
+    """Try a deployed endpoint in the browser, also one that takes signed requests only: they are signed here, with your AWS credentials."""
+    from hotfoot_build import playground_command
+
+    playground_command.start(url, token, region, port, browse=not no_open, ready=typer.echo)
 
 
 @app.command(name="cache")

@@ -101,6 +101,8 @@ def _inputs(model: Model) -> list[Any]:
         return [{"question": QUESTION, "context": text} for text in TEXTS]
     if model.task.corpus == "rankings":
         return [{"query": QUESTION, "texts": list(TEXTS)}]
+    if model.task.corpus == "hypotheses":
+        return [{**model.sample, "sequences": text} for text in TEXTS]
     if model.task.corpus == "masked":
         return [masked(text, str(model.manifest.facts["mask_token"])) for text in TEXTS]
     return list(TEXTS) if isinstance(model.sample, str) else []

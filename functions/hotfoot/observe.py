@@ -6,7 +6,7 @@ No Tracer: Lambda's own active tracing needs no library, and the X-Ray SDK would
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 
 from aws_lambda_powertools import Logger, Metrics
@@ -27,7 +27,11 @@ class Fault:
 
 @dataclass(frozen=True)
 class Record:
-    """One answer. timings are milliseconds by stage; total_ms is the whole time in the app."""
+    """One answer. timings are milliseconds by stage; total_ms is the whole time in the app.
+
+    model: the name of the artifact that answered. cache: hit, miss or bypass. inputs: what the graph would have had to read, remembered:
+    how many of these came from memory.
+    """
 
     method: str
     route: str
@@ -39,10 +43,10 @@ class Record:
     timings: Mapping[str, float] = field(default_factory=dict)
     total_ms: float = 0.0
     fault: Fault | None = None
-
-    def after(self, total_ms: float) -> Record:
-        """The same with the total time."""
-        return replace(self, total_ms=total_ms)
+    model: str = ""
+    cache: str = "bypass"
+    inputs: int = 0
+    remembered: int = 0
 
 
 @cache
@@ -69,6 +73,7 @@ def log(record: Record) -> None:
         "texts": record.texts,
         "tokens": record.tokens,
         "characters": record.characters,
+        "cache": record.cache,
         "total_ms": round(record.total_ms, 3),
         **{f"{stage}_ms": round(ms, 3) for stage, ms in record.timings.items()},
     }
@@ -90,6 +95,10 @@ def count(record: Record) -> None:
     m.add_metric(name="Latency", unit=MetricUnit.Milliseconds, value=record.total_ms)
     m.add_metric(name="Texts", unit=MetricUnit.Count, value=record.texts)
     m.add_metric(name="Tokens", unit=MetricUnit.Count, value=record.tokens)
+    if record.cache != "bypass":
+        # their sum over the first is the hit ratio, in inputs of the graph: one text may be several of them
+        m.add_metric(name="CacheableInputs", unit=MetricUnit.Count, value=record.inputs)
+        m.add_metric(name="RememberedInputs", unit=MetricUnit.Count, value=record.remembered)
     if record.status >= 500:
         m.add_metric(name="Failures", unit=MetricUnit.Count, value=1)
     elif record.status >= 400:

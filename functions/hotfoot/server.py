@@ -1,4 +1,4 @@
-"""`python -m hotfoot.server ARTIFACT`: the same app under uvicorn; locally, in containers, many instances a host."""
+"""`python -m hotfoot.server ARTIFACT...`: the same app under uvicorn; locally, in containers, many instances a host."""
 
 from __future__ import annotations
 
@@ -7,19 +7,26 @@ import contextlib
 import signal
 import socket
 import sys
+import threading
 from collections.abc import Sequence
+from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 
 import uvicorn
+from starlette.types import ASGIApp
 
-from hotfoot import observe, settings, targets
+from hotfoot import cache, observe, settings, targets
 from hotfoot.contract.errors import EXIT_CODES, ArtifactError, HotfootError, UnsupportedError
-from hotfoot.http.app import Report, create_app
+from hotfoot.http.app import App, Options, Report, create_app
 from hotfoot.http.limits import server_limits
+from hotfoot.http.loading import Loading
+from hotfoot.http.metrics import Metrics
 from hotfoot.model import Model
+from hotfoot.observe import Record
 
 GRACE_S = 30  # what a container gets between SIGTERM and SIGKILL by default
+OPEN_S, OPEN_BYTES_A_SECOND = 0.2, 200e6  # of opening an artifact: MiniLM in int8 takes 0.3 s
 BACKLOG = 2048
 
 
@@ -27,11 +34,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Serve until SIGTERM or SIGINT; the requests in flight are answered first. Gives the exit code."""
     try:
         given = _parser().parse_args(arguments)
-        artifact = given.artifact or settings.read().artifact
-        if artifact is None:
+        artifacts = given.artifacts or [a for a in (settings.read().artifact,) if a is not None]
+        if not artifacts:
             raise ArtifactError("no artifact to serve.", hint="Name its folder, or set HOTFOOT_ARTIFACT.")
-        report = observe.log if given.log_requests else log_failures
-        serve(artifact, given.host, given.port, threads=given.threads, waiting=given.queue, report=report)
+        log = observe.log if given.log_requests else log_failures
+        serve(artifacts, given.host, given.port, threads=given.threads, waiting=given.queue, log=log)
     except HotfootError as error:
         print(f"hotfoot.server: {error}", file=sys.stderr)  # noqa: T201 - the command's own output
         return EXIT_CODES[error.kind]
@@ -39,8 +46,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m hotfoot.server", description="Serve one artifact over HTTP.")
-    parser.add_argument("artifact", nargs="?", type=Path, help="folder that `hotfoot build` wrote (default: HOTFOOT_ARTIFACT)")
+    parser = argparse.ArgumentParser(
+        prog="python -m hotfoot.server",
+        description="Serve artifacts over HTTP. Several are told apart by /models/NAME in front of a path, or by a body's `model`; NAME is"
+        " the artifact's folder. HOTFOOT_TOKEN in the environment is a token that requests must carry, HOTFOOT_CACHE_MB the memory for"
+        " answers (0: none), HOTFOOT_ANSWER_SHAPE=classic gives answers as clients before 2025 know them.",
+    )
+    parser.add_argument(
+        "artifacts", nargs="*", type=Path, help="folders that `hotfoot build` wrote, the default first (default: HOTFOOT_ARTIFACT)"
+    )
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
     parser.add_argument("--port", type=_port, default=8080, help="port to listen on, 0 for a free one (default: %(default)s)")
     parser.add_argument("--threads", type=_positive, help="threads a prediction (default: what this machine grants)")
@@ -68,26 +82,79 @@ def log_failures(record: observe.Record) -> None:
 
 
 def serve(
-    artifact: Path, host: str, port: int, *, threads: int | None = None, waiting: int | None = None, report: Report = log_failures
+    artifacts: Sequence[Path], host: str, port: int, *, threads: int | None = None, waiting: int | None = None, log: Report = log_failures
 ) -> None:
-    """Open `artifact`, listen, and answer until told to stop. Raises ArtifactError, or UnsupportedError for the address."""
-    model = Model.open(artifact, threads=threads, verify=True)
-    model.warm_up()
-    limits = server_limits(targets.load(model.manifest.target))
-    if waiting is not None:
-        limits = replace(limits, waiting=waiting)
-    app = create_app(model, limits=limits, threads=threads, report=report)
+    """Listen, open the artifacts, and answer until told to stop; until all are open, requests get 503 or wait.
+
+    Raises ArtifactError, or UnsupportedError for the address.
+    """
     with listen(host, port) as door:
         shown = f"[{host}]" if ":" in host else host
-        m = model.manifest
-        print(f"hotfoot: {m.model.id} ({m.task}, {m.precision}) on http://{shown}:{door.getsockname()[1]}", flush=True)  # noqa: T201
+        address = f"http://{shown}:{door.getsockname()[1]}"
+        loaded: Future[ASGIApp] = Future()
+        app = Loading(loaded, expected_s(artifacts))
         config = uvicorn.Config(
             app, lifespan="off", log_config=None, access_log=False, server_header=False, timeout_graceful_shutdown=GRACE_S
         )
+        running = uvicorn.Server(config)
+
+        def load() -> None:
+            try:
+                made = opened(artifacts, threads=threads, waiting=waiting, log=log)
+            except BaseException as error:  # noqa: BLE001 - whatever it is, the main thread raises it
+                running.should_exit = True
+                loaded.set_exception(error)
+                return
+            loaded.set_result(made)
+            named = ", ".join(f"{s.id} ({s.model.manifest.task}, {s.model.manifest.precision})" for s in made.site.services)
+            print(f"hotfoot: {named} on {address}", flush=True)  # noqa: T201 - the command's own output
+
+        loader = threading.Thread(target=load, name="load", daemon=True)
+        loader.start()
         # uvicorn raises the signal again once all is answered; by then it has done its work
         signal.signal(signal.SIGTERM, lambda *_: None)
         with contextlib.suppress(KeyboardInterrupt):
-            uvicorn.Server(config).run(sockets=[door])
+            running.run(sockets=[door])
+    if loaded.done():
+        loaded.result()
+
+
+def opened(artifacts: Sequence[Path], *, threads: int | None, waiting: int | None, log: Report) -> App:
+    """The app over all artifacts, verified and warm. Raises ArtifactError for the first that cannot be opened."""
+    here, metrics = settings.read(), Metrics()
+    models: dict[str, Model] = {}
+    for artifact in artifacts:
+        name = artifact.resolve().name
+        if name in models:
+            raise ArtifactError(f"two artifacts are called {name}.", hint="Serve them from folders of different names.")
+        models[name] = Model.open(artifact, threads=threads, verify=True, cache_bytes=here.cache_bytes // len(artifacts))
+        models[name].warm_up()
+    limits = server_limits(targets.load(next(iter(models.values())).manifest.target))
+    if waiting is not None:
+        limits = replace(limits, waiting=waiting)
+
+    def report(record: Record) -> None:
+        metrics.count(record)
+        log(record)
+
+    options = Options(
+        limits=limits,
+        threads=threads,
+        scrape=metrics.scrape,
+        report=report,
+        cache_bytes=cache.shares(here.cache_bytes).answers,
+        token=here.token,
+        shape=here.answer_shape,
+    )
+    app = create_app(models, options)
+    metrics.watch(app)
+    return app
+
+
+def expected_s(artifacts: Sequence[Path]) -> float:
+    """How long opening them may take: for a client that has to wait, no promise."""
+    size = sum(path.stat().st_size for artifact in artifacts for path in artifact.rglob("*") if path.is_file())
+    return OPEN_S + size / OPEN_BYTES_A_SECOND
 
 
 def listen(host: str, port: int) -> socket.socket:

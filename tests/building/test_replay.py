@@ -15,7 +15,7 @@ import uvicorn
 
 from hotfoot.contract import manifest
 from hotfoot.contract.errors import ArtifactError, ParityError
-from hotfoot.http.app import create_app
+from hotfoot.http.app import Options, create_app
 from hotfoot.model import Model
 from hotfoot_build import cli, replay
 from support import tiny
@@ -28,7 +28,7 @@ def copy(name: str, to: Path) -> Path:
 @contextmanager
 def running(artifact: Path) -> Iterator[str]:
     """The address of a real server over the artifact."""
-    app = create_app(Model.open(artifact), threads=1, report=lambda _record: None)
+    app = create_app(Model.open(artifact), Options(threads=1))
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", lifespan="off"))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()

@@ -106,6 +106,7 @@ def test_runs_stop_in_time_and_say_how_far_they_came(clock: Clock, monkeypatch: 
 def function() -> Iterator[ModuleType]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HOTFOOT_ARTIFACT", str(artifact("text-classification")))
+        patch.setenv("HOTFOOT_CACHE_MB", "0")  # a remembered answer is always in time
         sys.modules.pop("hotfoot.handlers.http", None)
         yield importlib.import_module("hotfoot.handlers.http")
     sys.modules.pop("hotfoot.handlers.http", None)

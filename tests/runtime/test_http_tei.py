@@ -77,15 +77,17 @@ def test_predict_is_flat_for_one_text_and_a_list_for_a_batch() -> None:
 @pytest.mark.parametrize(
     ("inputs", "said"),
     [
-        (["good", "bad"], "inputs: is a pair of texts"),
-        ([["good"], ["good", "bad"]], "inputs[1]: is a pair of texts"),
+        (["good", ""], "inputs[1]: is empty."),
+        ([["good"], ["good", 5]], "inputs[1][1]: must be a text, not a number."),
+        ([["good"], ["good", "bad " * 100]], "inputs[1][1]: "),
+        ({"text": "good"}, "inputs: must be a text, not an object."),
         ([["a", "b", "c"]], "inputs[0]: holds 3 items"),
         ([[]], "inputs[0]: holds 0 items"),
-        ([["good"], [5]], "inputs[1]: must be a text, not a number."),
+        ([["good"], [5]], "inputs[1][0]: must be a text, not a number."),
         ([], "inputs: is an empty list"),
     ],
 )
-def test_predict_refuses_pairs_by_name(inputs: Any, said: str) -> None:
+def test_predict_refuses_what_is_no_sequence(inputs: Any, said: str) -> None:
     answer = client("text-classification").post("/predict", json={"inputs": inputs})
     assert answer.status_code == 422
     assert answer.json()["error"].startswith(said)

@@ -7,7 +7,7 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import Any
 import uvicorn
 from starlette.testclient import TestClient
 
-from hotfoot.http.app import create_app
+from hotfoot.http.app import Options, create_app
 from hotfoot.http.limits import Limits
 from hotfoot.model import Model
 from hotfoot.observe import Record
@@ -30,6 +30,7 @@ TASKS = (
     "question-answering",
     "text-ranking",
     "fill-mask",
+    "zero-shot-classification",
 )
 HF_ROUTES = ("/", "/models/rigged/tiny", "/pipeline/{task}", "/pipeline/{task}/rigged/tiny", "/models/rigged/tiny/pipeline/{task}")
 
@@ -54,21 +55,22 @@ def opened(folder: Path, task: str, **rig: Any) -> Model:
 
 
 def client(
-    of: str | Model,
+    of: str | Model | Mapping[str, Model],
     *,
     limits: Limits | None = None,
     report: Callable[[Record], None] = lambda _record: None,
     namespace: str | None = None,
+    **more: Any,
 ) -> TestClient:
     """A client of the real app. Server errors are answers here, not exceptions."""
-    app = create_app(model(of) if isinstance(of, str) else of, limits=limits, threads=1, namespace=namespace, report=report)
-    return TestClient(app, raise_server_exceptions=False)
+    options = Options(limits=limits, threads=1, namespace=namespace, report=report, **more)
+    return TestClient(create_app(model(of) if isinstance(of, str) else of, options), raise_server_exceptions=False)
 
 
 @contextmanager
 def served(task: str) -> Iterator[str]:
     """The address of a real server over the rigged artifact, for clients that want one."""
-    app = create_app(model(task), threads=1)
+    app = create_app(model(task), Options(threads=1))
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", lifespan="off"))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
@@ -91,6 +93,8 @@ def sample(task: str) -> Any:
         return {"query": "query", "texts": ["market", "guitar"]}
     if task == "fill-mask":
         return "Maria lives in [MASK]"
+    if task == "zero-shot-classification":
+        return {"sequences": "a text", "candidate_labels": ["politics", "music"]}
     return "Maria lives in Springfield"
 
 
@@ -102,6 +106,8 @@ def shaped(task: str, texts: list[str]) -> Any:
         return [{"question": "Where does she live?", "context": text} for text in texts]
     if task == "text-ranking":
         return {"query": "query", "texts": texts}
+    if task == "zero-shot-classification":
+        return {"sequences": texts, "candidate_labels": ["politics", "music"]}
     return [f"[MASK] {text}" for text in texts] if task == "fill-mask" else texts
 
 

@@ -10,9 +10,9 @@ from aws_lambda_powertools.metrics import MetricUnit
 from mangum import Mangum
 from mangum.types import Response
 
-from hotfoot import observe, settings
+from hotfoot import cache, observe, settings
 from hotfoot.http import events, headers
-from hotfoot.http.app import create_app, fault_of
+from hotfoot.http.app import Options, create_app, fault_of
 from hotfoot.http.errors import problem
 from hotfoot.http.limits import check_answer, lambda_limits
 from hotfoot.model import Model
@@ -25,7 +25,7 @@ GROWTH = 6  # the longest escape of one byte in the event's JSON, \u0000
 
 started = time.perf_counter()
 here = settings.read()
-model = Model.open(settings.artifact_dir(here))
+model = Model.open(settings.artifact_dir(here), cache_bytes=here.cache_bytes)
 model.warm_up()
 limits = lambda_limits()
 metrics, logger, cold_start = observe.metrics(), observe.logger(), observe.ColdStart()
@@ -38,7 +38,18 @@ def report(record: Record) -> None:
     observe.count(record)
 
 
-app = create_app(model, limits=limits, threads=here.threads, namespace=here.metrics_namespace, report=report)
+app = create_app(
+    {here.name or model.manifest.model.id: model},
+    Options(
+        limits=limits,
+        threads=here.threads,
+        namespace=here.metrics_namespace,
+        report=report,
+        cache_bytes=cache.shares(here.cache_bytes).answers,
+        shape=here.answer_shape,
+        peers=[peer for peer in here.peers if peer.function],
+    ),
+)
 adapter = Mangum(app, lifespan="off", text_mime_types=TEXT_TYPES)
 
 
@@ -83,7 +94,7 @@ def refusal(error: Exception, event: dict[str, Any], context: Any) -> dict[str, 
     response: Response = {
         "status": found.status,
         "headers": [list(pair) for pair in headers.encoded(fields)],
-        "body": dumps(found.document()),
+        "body": dumps(found.answer()[1]),
     }
     return adapter.infer(events.repaired(event), context)(response)
 

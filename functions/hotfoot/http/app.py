@@ -1,53 +1,94 @@
-"""The ASGI app over one opened artifact: finds the route, answers, and turns every failure into a JSON answer."""
+"""The ASGI app over opened artifacts: finds the route, answers, and turns every failure into a JSON answer."""
 
 from __future__ import annotations
 
+import hmac
 import time
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
-from starlette.routing import Match, Route, Router
+from starlette.routing import Router
 from starlette.types import Receive, Scope, Send
 
 from hotfoot import settings, targets
+from hotfoot.cache import Cache
 from hotfoot.contract.errors import HotfootError
-from hotfoot.http import headers, hf, tei
+from hotfoot.contract.peers import Peer
+from hotfoot.http import about, body, headers, hf, openai, peers, rerank, tei, tokens
 from hotfoot.http.errors import Problem, RequestError, problem
 from hotfoot.http.limits import Limits, server_limits
+from hotfoot.http.operations import Call, Operation
+from hotfoot.http.paths import Paths
 from hotfoot.http.service import Reply, Service
+from hotfoot.http.site import PREFIX, Place, Site, unserved
 from hotfoot.model import Model
 from hotfoot.observe import Fault, Record
 from hotfoot.wire import dumps
 
-Endpoint = Callable[[Request], Awaitable[Reply]]
 Report = Callable[[Record], None]
+OPEN = ("/docs", "/health", "/ping")  # GET: what a load balancer asks, and pages that hold nothing; a token is typed into them
+CACHED_KEY_BYTES = 2**16  # a larger body is read anew each time: its key would take the room of many answers
 
 
-def create_app(
-    model: Model,
-    *,
-    limits: Limits | None = None,
-    threads: int | None = None,
-    namespace: str | None = None,
-    report: Report = lambda _record: None,
-) -> App:
-    """The app for `model`. `limits` default to its target's, `threads` (shown by /info) to what the machine grants.
+@dataclass(frozen=True)
+class Options:
+    """How an app is put up.
 
-    `namespace` is where CloudWatch holds the metrics, on Lambda; `report` hears of each answer, and never sees a text.
+    limits default to the target's, threads (shown by /info) to what the machine grants. namespace is where CloudWatch holds the
+    metrics, on Lambda; scrape gives them to Prometheus, on a server. report hears of each answer, and never sees a text. cache_bytes
+    bounds the memory of whole answers. token: what `Authorization: Bearer` must carry, None for a door that others guard. shape:
+    of the answers where the request does not say.
     """
-    service = Service(model, limits or server_limits(targets.load(model.manifest.target)))
-    shown = threads or settings.read().threads
-    return App(service, [*hf.routes(service), *tei.routes(service, threads=shown, namespace=namespace)], report)
+
+    limits: Limits | None = None
+    threads: int | None = None
+    namespace: str | None = None
+    scrape: Callable[[], bytes] | None = None
+    report: Report = lambda _record: None
+    cache_bytes: int = 0
+    token: str | None = None
+    shape: settings.AnswerShape = "current"
+    peers: Sequence[Peer] = ()
+
+
+def create_app(models: Model | Mapping[str, Model], options: Options | None = None) -> App:
+    """The app for one artifact, or for several by name, the default first. Raises ArtifactError for names that cannot be told apart."""
+    options = options or Options()
+    named = {None: models} if isinstance(models, Model) else models
+    services = [
+        Service(model, options.limits or server_limits(targets.load(model.manifest.target)), name, options.shape)
+        for name, model in named.items()
+    ]
+    return App(Site(services, options.peers), options)
+
+
+@dataclass
+class Course:
+    """How far a request has come: what the answer's headers and the log need, also when it ends in an error."""
+
+    service: Service
+    route: str = ""
+    problem: Callable[[Problem], tuple[int, dict[str, Any]]] = Problem.answer
+    extra: dict[str, str] = field(default_factory=dict)
+    fault: Fault | None = None
 
 
 class App:
     """Routes in, JSON out. Nothing but a broken connection gets past it."""
 
-    def __init__(self, service: Service, routes: list[Route], report: Report) -> None:
-        self._service, self._routes, self._report = service, routes, report
-        self._digest = service.model.manifest.digest
+    def __init__(self, site: Site, options: Options) -> None:
+        self.site, self._options = site, options
+        threads = options.threads or settings.read().threads
+        said = about.About(site, threads, options.namespace, options.scrape).operations()
+        described = Operation("GET", "/openapi.json", "This server", "This reference as OpenAPI", self._described)
+        dialects = [*hf.operations(), *tei.operations(), *openai.operations(), *rerank.operations(), *tokens.operations()]
+        self.operations = [*dialects, *said, described]
+        self._paths = Paths(self.operations)
+        self.answers: Cache[tuple[object, ...], tuple[Service, Reply]] = Cache(options.cache_bytes)
+        self._token = None if options.token is None else options.token.encode()
         self._others = Router()  # answers lifespan and closes websockets, as ASGI wants
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -57,76 +98,157 @@ class App:
             return
         started = time.perf_counter()
         request_id = headers.request_id(scope)
+        course = Course(self.site.default)
         try:
-            response, record = await self._respond(scope, receive, request_id)
-        except ClientDisconnect:
+            reply = await self._reply(scope, receive, course, request_id)
+        except ClientDisconnect:  # nobody is left to answer
             return
-        record = record.after(1e3 * (time.perf_counter() - started))
-        self._report(record)
-        await response(scope, receive, send)
+        self._options.report(record(scope, course, reply, request_id, 1e3 * (time.perf_counter() - started)))
+        await send(headers.start(reply.status, headers_of(course, reply, request_id), len(reply.body)))
+        await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else reply.body})
 
-    async def _respond(self, scope: Scope, receive: Receive, request_id: str) -> tuple[Response, Record]:
-        reply, extra, route, fault = Reply(b""), {}, "", None
+    async def _reply(self, scope: Scope, receive: Receive, course: Course, request_id: str) -> Reply:
         try:
             if scope["method"] == "OPTIONS":
-                reply, extra = Reply(b"", status=204), headers.PREFLIGHT
-            else:
-                found, scope = self._find(scope)
-                route = found.path
-                endpoint: Endpoint = found.endpoint
-                reply = await endpoint(Request(scope, receive))
-        except ClientDisconnect:  # nobody is left to answer
+                course.extra = headers.PREFLIGHT
+                return Reply(b"", status=204)
+            if scope["path"].startswith("/v1/") and not scope["path"].startswith("/v1/rerank"):
+                course.problem = openai.problem  # also where no route is found
+            self._check_token(scope)
+            place = self.site.place(scope["path"])
+            if place.peer is not None:
+                return self._forward(place.peer, scope)
+            operation, params = self._find(place, scope["method"])
+            course.route, course.problem = operation.path, operation.problem
+            if operation.method == "POST":
+                return await self._post(operation, place, params, Request(scope, receive), course)
+            service = self._choose(place, operation, params, None)
+            assert isinstance(service, Service)  # noqa: S101 - a peer is only ever asked for by name
+            course.service = service
+            return await operation.answer(Call(service, {}, params, scope, remember=False))
+        except ClientDisconnect:
             raise
         except Exception as error:  # noqa: BLE001 - the edge: whatever went wrong, the client gets JSON and the next request works
             answer = problem(error, request_id)
-            reply = Reply(dumps(answer.document()), status=answer.status)
-            extra, fault = dict(answer.headers), fault_of(error, answer)
-        response = self._response(reply, extra, request_id)
-        record = Record(
-            method=scope["method"],
-            route=route,
-            status=reply.status,
-            request_id=request_id,
-            texts=reply.meter.texts,
-            tokens=reply.meter.tokens,
-            characters=reply.meter.characters,
-            timings=reply.meter.timings,
-            fault=fault,
-        )
-        return response, record
+            course.extra, course.fault = dict(answer.headers), fault_of(error, answer)
+            status, document = course.problem(answer)
+            return Reply(dumps(document), status=status)
 
-    def _find(self, scope: Scope) -> tuple[Route, Scope]:
-        """The route for a path and method. Raises RequestError: 404 that names the routes, 405 that names the methods."""
-        path = scope["path"].rstrip("/") or "/"
-        scope = {**scope, "path": path, "root_path": ""}
-        allowed: set[str] = set()
-        for route in self._routes:
-            match, found = route.matches(scope)
-            if match is Match.FULL:
-                return route, {**scope, **found}
-            if match is Match.PARTIAL:
-                allowed |= route.methods or set()
-        if allowed:
-            listed = ", ".join(sorted(allowed))
+    async def _post(self, operation: Operation, place: Place, params: Mapping[str, str], request: Request, course: Course) -> Reply:
+        """An answer from memory where the same body has had one, else a new one. What is asked again is the body as it was sent."""
+        scope, limit = request.scope, self.site.default.limits.request_bytes
+        raw, encoding = await body.read(request, limit), request.headers.get("content-encoding", "")
+        remember = self._options.cache_bytes > 0 and headers.flag(scope, b"x-use-cache", default=True)
+        key = (place.services, scope["path"], encoding, headers.sent(scope, b"x-answer-shape"), raw)
+        if remember and (kept := self.answers.get(key)) is not None:
+            course.service, reply = kept
+            return reply
+        document = body.parse(raw, encoding, limit)
+        chosen = self._choose(place, operation, params, document.get("model"))
+        if isinstance(chosen, Peer):
+            return self._forward(chosen, scope)
+        course.service = chosen
+        call = Call(chosen, {name: value for name, value in document.items() if name != "model"}, params, scope, remember)
+        reply = await operation.answer(call)
+        if reply.keep and len(raw) <= CACHED_KEY_BYTES:
+            self.answers.put(key, (chosen, remembered(reply)), len(raw) + len(reply.body))
+        return reply
+
+    async def _described(self, call: Call) -> Reply:
+        from hotfoot.http import openapi  # whoever answers need not know how it would be described
+
+        site = Site([call.service]) if self.site.place(call.scope["path"]).named else self.site
+        return Reply(dumps(openapi.document(site, self.operations, token=self._token is not None)))
+
+    @staticmethod
+    def _forward(peer: Peer, scope: Scope) -> Reply:
+        # in this thread, as a function has one request at a time
+        found = peers.ask(peer, scope["aws.event"], scope["aws.context"].get_remaining_time_in_millis())
+        theirs = {name: value for name, value in found.headers.items() if not name.startswith("access-control-")}  # ours say the same
+        return Reply(found.body, status=found.status, headers=theirs)
+
+    def _choose(self, place: Place, operation: Operation, params: Mapping[str, str], asked: object) -> Service | Peer:
+        try:
+            return self.site.choose(place, operation, params, asked)
+        except RequestError as error:
+            if error.error_type == "NotFound":
+                raise self._with_routes(error, place) from None
+            raise
+
+    def _find(self, place: Place, method: str) -> tuple[Operation, Mapping[str, str]]:
+        """The operation for a path and method. Raises RequestError: 404 that names the routes, 405 that names the methods."""
+        found = self._paths.find(place.path)
+        if not found:
+            raise self._with_routes(unserved(place), place)
+        if method == "HEAD" and "GET" in found:
+            method = "GET"
+        if method not in found:
+            listed = ", ".join(sorted(found))
             raise RequestError(
-                405, "MethodNotAllowed", f"{path[:100]!a} takes {listed}, not {scope['method'][:20]!a}.", headers={"allow": listed}
+                405, "MethodNotAllowed", f"{place.path[:100]!a} takes {listed}, not {method[:20]!a}.", headers={"allow": listed}
             )
-        served = ", ".join(f"{'POST' if 'POST' in (r.methods or ()) else 'GET'} {r.path}" for r in self._routes)
-        task = self._service.model.manifest.task
-        raise RequestError(404, "NotFound", f"there is no {path[:100]!a} for the task {task}.", hint=f"This artifact serves {served}.")
+        return found[method]
 
-    def _response(self, reply: Reply, extra: dict[str, str], request_id: str) -> Response:
-        response = Response(reply.body, status_code=reply.status)
-        common = {
-            **({"content-type": "application/json"} if reply.body else {}),
-            **headers.of_answer(reply.meter, self._service.device),
-            "x-request-id": request_id,
-            "x-model-digest": self._digest,
-            **headers.CORS,
-            **extra,
-        }
-        response.raw_headers.extend(headers.encoded(common))
-        return response
+    def _with_routes(self, error: RequestError, place: Place) -> RequestError:
+        own = place.services
+        served = [f"{o.method} {o.path}" for o in self.operations if any(o.serves(s, {"task": s.model.manifest.task}) for s in own)]
+        return RequestError(error.status, error.error_type, error.message, hint=f"This artifact serves {', '.join(served)}.")
+
+    def _check_token(self, scope: Scope) -> None:
+        """Raise RequestError (401) where the server asks for a token and the request has not the right one."""
+        if self._token is None or (scope["method"] in ("GET", "HEAD") and is_open(scope)):
+            return
+        kind, _, sent = headers.sent(scope, b"authorization").partition(" ")
+        if kind.lower() != "bearer" or not hmac.compare_digest(sent.strip().encode("latin-1"), self._token):
+            said = "the token is not right." if sent else "this server asks for a token."
+            raise RequestError(
+                401, "Unauthorized", said, hint="Send `Authorization: Bearer …`.", headers={"www-authenticate": 'Bearer realm="hotfoot"'}
+            )
+
+
+def is_open(scope: Scope) -> bool:
+    """Whether a GET needs no token. The playground's page is open at its address, what `/` says as JSON is not."""
+    path = scope["path"].rstrip("/") or "/"
+    return path in OPEN or ((path == "/" or path.startswith(PREFIX)) and about.wants_page(scope))
+
+
+def remembered(reply: Reply) -> Reply:
+    """The reply as the next one gets it: from memory, in no time."""
+    meter = replace(reply.meter, timings={}, cache="hit", remembered=reply.meter.inputs)
+    return replace(reply, meter=meter, keep=False)
+
+
+def record(scope: Scope, course: Course, reply: Reply, request_id: str, total_ms: float) -> Record:
+    """What the log and the metrics hear of an answer."""
+    meter = reply.meter
+    return Record(
+        method=scope["method"],
+        route=course.route,
+        status=reply.status,
+        request_id=request_id,
+        texts=meter.texts,
+        tokens=meter.tokens,
+        characters=meter.characters,
+        timings=meter.timings,
+        total_ms=total_ms,
+        fault=course.fault,
+        model=course.service.name,
+        cache=meter.cache,
+        inputs=meter.inputs,
+        remembered=meter.remembered,
+    )
+
+
+def headers_of(course: Course, reply: Reply, request_id: str) -> dict[str, str]:
+    """The headers of this answer; what the reply itself says goes before them."""
+    return {
+        **({"content-type": "application/json"} if reply.body else {}),
+        **headers.of_answer(reply.meter, course.service.device),
+        "x-request-id": request_id,
+        "x-model-digest": course.service.digest,
+        **course.extra,
+        **reply.headers,
+    }
 
 
 def fault_of(error: Exception, answer: Problem) -> Fault:

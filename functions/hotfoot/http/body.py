@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import orjson
@@ -22,14 +23,18 @@ PLAIN_TYPES = ("application/json", "text/plain", "application/x-www-form-urlenco
 _CHARSET = re.compile(r";\s*charset\s*=\s*[\"']?([^\s;\"']*)", re.IGNORECASE)
 
 
-async def read_object(request: Request, limit: int) -> dict[str, Any]:
-    """The request's body as a JSON object of at most `limit` bytes, compressed or not.
+async def read(request: Request, limit: int) -> bytes:
+    """The request's body as sent, at most `limit` bytes. Raises RequestError (400) for another content type, TooLargeError."""
+    check_content_type(request.headers.get("content-type", ""))
+    return await _read(request, limit)
+
+
+def parse(raw: bytes, encoding: str, limit: int) -> dict[str, Any]:
+    """A body, compressed as `encoding` says, as a JSON object of at most `limit` bytes.
 
     Raises RequestError (400) for a body that is not JSON, TooLargeError, and InputError for JSON of another type.
     """
-    check_content_type(request.headers.get("content-type", ""))
-    raw = await _read(request, limit)
-    document = loads(decompress(raw, request.headers.get("content-encoding", ""), limit))
+    document = loads(decompress(raw, encoding, limit))
     if not isinstance(document, dict):
         raise InputError(f"the body must be a JSON object, not {json_type(document)}.", hint='Send {"inputs": …}.')
     return document
@@ -123,6 +128,21 @@ def _surrogate(value: Any, path: str) -> str | None:
     return next((found for where, v in pairs if (found := _surrogate(v, where)) is not None), None)
 
 
+@contextmanager
+def as_sent(rename: Callable[[str], str]) -> Iterator[None]:
+    """Name what is wrong as this dialect's client sent it: `rename` makes its path of the task's."""
+    try:
+        yield
+    except HotfootError as error:
+        error.where = rename(error.where)
+        raise
+
+
+def beside(where: str) -> str:
+    """Of dialects whose parameters, query and texts stand in the body itself: no `parameters`, and no `inputs` around others."""
+    return where.removeprefix("parameters.").removeprefix("inputs.")
+
+
 def member(body: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     """An optional object of the body; null counts as absent. Raises InputError for another type."""
     value = body.get(name)
@@ -131,6 +151,13 @@ def member(body: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     if not isinstance(value, dict):
         raise InputError(f"must be an object, not {json_type(value)}.", where=name)
     return value
+
+
+def refuse_unknown(body: Mapping[str, Any], known: Sequence[str]) -> None:
+    """Raise InputError for a member that nobody would read."""
+    for name in body:
+        if name not in known:
+            raise InputError("is not known here.", hint=f"There are: {', '.join(known)}.", where=name)
 
 
 def required(body: Mapping[str, Any], name: str) -> Any:

@@ -42,27 +42,28 @@ def malformed(message: str, *, hint: str = "") -> RequestError:
 
 @dataclass(frozen=True)
 class Problem:
-    """An error, ready to be answered in any dialect's shape."""
+    """An error, ready to be answered in any dialect's shape. where: the path of what is wrong, empty where it is nothing of the body."""
 
     status: int
     error_type: str
     text: str
     headers: Mapping[str, str] = field(default_factory=dict)
+    where: str = ""
 
-    def document(self) -> dict[str, Any]:
-        """The JSON of the Hugging Face and Text Embeddings Inference dialects."""
-        return {"error": self.text, "error_type": self.error_type}
+    def answer(self) -> tuple[int, dict[str, Any]]:
+        """Status and JSON in the dialects of Hugging Face, Text Embeddings Inference, SageMaker and the rerank APIs."""
+        return self.status, {"error": self.text, "error_type": self.error_type}
 
 
 def problem(error: Exception, request_id: str) -> Problem:
     """How `error` is answered. Of our own faults the client learns the request id and no more: their messages hold paths."""
     if isinstance(error, RequestError):
-        return Problem(error.status, error.error_type, str(error), error.headers)
+        return Problem(error.status, error.error_type, str(error), error.headers, error.where)
     if isinstance(error, HotfootError):
         status, error_type = TABLE[error.kind]
         if status != 500:
             headers = {"retry-after": str(RETRY_AFTER_S)} if status == 429 else {}
-            return Problem(status, error_type, str(error), headers)
+            return Problem(status, error_type, str(error), headers, error.where)
     return Problem(
         500, "Internal", f"The server failed on this request, and the fault is its own. Its log has it under request id {request_id}."
     )

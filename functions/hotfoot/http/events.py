@@ -95,7 +95,8 @@ def without_stage(path: str, stage: Any) -> str:
 
 
 def _text(value: Any) -> str:
-    return str(value).encode("utf-8", "replace").decode()
+    text = str(value)
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def _usable(name: str, value: str) -> bool:

@@ -1,46 +1,51 @@
-"""The Hugging Face Inference API: `{"inputs", "parameters", "options"}` on `/`, `/models/{id}` and `/pipeline/{task}`."""
+"""The Hugging Face Inference API: `{"inputs", "parameters", "options"}` on `/` and `/pipeline/{task}`; SageMaker's `/invocations` too."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
-
-from starlette.requests import Request
-from starlette.routing import Route
+from dataclasses import replace
+from typing import Any, get_args
 
 from hotfoot.contract.errors import InputError
 from hotfoot.contract.json_types import json_type
-from hotfoot.http.body import member, read_object, required
+from hotfoot.http import headers
+from hotfoot.http.body import member, required
 from hotfoot.http.errors import RequestError
-from hotfoot.http.limits import deadline_of
-from hotfoot.http.service import Reply, Service
+from hotfoot.http.operations import Call, Operation
+from hotfoot.http.service import Reply, Service, plainly
+from hotfoot.model import Prediction
+from hotfoot.settings import AnswerShape
 
 MEMBERS = ("inputs", "parameters", "options", "model")
 OPTIONS = ("use_cache", "wait_for_model", "use_gpu")
 
 
-def routes(service: Service) -> list[Route]:
-    """The dialect's routes, for any task."""
-
-    async def predict(request: Request) -> Reply:
-        body = await read_object(request, service.limits.request_bytes)
-        check_model(service, request.path_params.get("id"))
-        check_model(service, body.get("model"))
-        check_options(member(body, "options"))
-        inputs = required(body, "inputs")
-        name = _task(service, request.path_params.get("task"), inputs)
-        return await service.predict(name, inputs, _parameters(body, service.models[name].task.parameters), deadline_of(request.scope))
-
-    paths = ("/", "/models/{id:path}/pipeline/{task}", "/models/{id:path}", "/pipeline/{task}", "/pipeline/{task}/{id:path}")
-    return [Route(path, predict, methods=["POST"]) for path in paths]
+def operations() -> list[Operation]:
+    """The dialect's routes, for any task. What `/models/{id}` adds in front is the app's business, as it is for every dialect."""
+    return [
+        Operation("POST", "/", "Hugging Face", "Predict", predict),
+        Operation("POST", "/pipeline/{task}", "Hugging Face", "Predict, the task named", predict, serves_named),
+        Operation("POST", "/pipeline/{task}/{id:path}", "Hugging Face", "Predict, task and model named", predict, serves_named),
+        Operation("POST", "/invocations", "SageMaker", "Predict", predict),
+    ]
 
 
-def check_model(service: Service, asked: Any) -> None:
-    """Raise RequestError (404) for the name of another model than the one served; None asks for no certain one."""
-    served = service.model.manifest.model.id
-    if asked is not None and asked != served:
-        shown = asked if isinstance(asked, str) else json_type(asked)
-        raise RequestError(404, "UnknownModel", f"model {shown[:100]!a} is not served here.", hint=f"This is {served}.")
+def serves_named(service: Service, path: Mapping[str, str]) -> bool:
+    """Whether the artifact can do the task, and is the model, that the path names."""
+    return path.get("task") in service.models and path.get("id") in (None, service.id, service.name)
+
+
+async def predict(call: Call) -> Reply:
+    """One prediction, as the task's own answer."""
+    options = member(call.body, "options")
+    check_options(options)
+    call = replace(call, remember=call.remember and options.get("use_cache") is not False)
+    inputs = required(call.body, "inputs")
+    name = call.path.get("task") or task_for(call.service, inputs)
+    parameters = _parameters(call.body, call.service.models[name].task.parameters)
+    if answer_shape(call) == "current":
+        return await call.predict(name, inputs, parameters, plainly)
+    return await call.predict(name, inputs, parameters, lambda found: classic(name, inputs, found))
 
 
 def check_options(options: Mapping[str, Any]) -> None:
@@ -52,16 +57,9 @@ def check_options(options: Mapping[str, Any]) -> None:
             raise InputError(f"must be a boolean, not {json_type(value)}.", where=f"options.{name}")
 
 
-def _task(service: Service, asked: str | None, inputs: Any) -> str:
-    """The task that the path names; without one, the artifact's own or, for an embedding model, the one whose shape `inputs` has."""
+def task_for(service: Service, inputs: Any) -> str:
+    """The artifact's own task or, for an embedding model, the one whose shape `inputs` has."""
     own = service.model.manifest.task
-    if asked is not None:
-        # looked up, never imported: the name comes from outside
-        if asked not in service.models:
-            raise RequestError(
-                404, "UnknownTask", f"task {asked[:100]!a} is not served here.", hint=f"This artifact serves {_listed(service)}."
-            )
-        return asked
     if own == "feature-extraction" and isinstance(inputs, dict) and "source_sentence" in inputs:
         return "sentence-similarity"
     if own == "sentence-similarity" and (isinstance(inputs, str) or (isinstance(inputs, list) and all(isinstance(i, str) for i in inputs))):
@@ -69,8 +67,27 @@ def _task(service: Service, asked: str | None, inputs: Any) -> str:
     return own
 
 
-def _listed(service: Service) -> str:
-    return ", ".join(service.models)
+def answer_shape(call: Call) -> str:
+    """`current`, or `classic` where the header `x-answer-shape` or else the server asks for it. Raises RequestError (400)."""
+    asked = headers.sent(call.scope, b"x-answer-shape").strip().lower()
+    if asked and asked not in get_args(AnswerShape):
+        raise RequestError(400, "Malformed", f"x-answer-shape is {asked[:40]!a}; it must be one of {', '.join(get_args(AnswerShape))}.")
+    return asked or call.service.shape
+
+
+def classic(task: str, inputs: Any, found: Prediction) -> Any:
+    """The answer as clients before 2025 know it: one text's ranking by itself, and zero-shot's labels and scores as two lists."""
+    single = not isinstance(inputs, list)
+    if task == "text-classification" and single:
+        return found.answer[0]
+    if task != "zero-shot-classification":
+        return found.answer
+    texts, rankings = ([inputs], [found.answer]) if single else (inputs, found.answer)
+    made = [
+        {"sequence": text, "labels": [r["label"] for r in ranking], "scores": [r["score"] for r in ranking]}
+        for text, ranking in zip(texts, rankings, strict=True)
+    ]
+    return made[0] if single else made
 
 
 def _parameters(body: Mapping[str, Any], known: tuple[str, ...]) -> dict[str, Any]:

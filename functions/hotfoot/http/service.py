@@ -16,20 +16,28 @@ from hotfoot.batching import Deadline
 from hotfoot.contract.errors import OverloadedError
 from hotfoot.http.headers import Meter
 from hotfoot.http.limits import Limits, check_answer, check_texts
-from hotfoot.model import Model
+from hotfoot.model import Model, Prediction
 from hotfoot.wire import dumps
 
 T = TypeVar("T")
+Shape = Callable[[Prediction], Any]
 EMBEDDERS = ("feature-extraction", "sentence-similarity")  # one graph, two ways to read it
 
 
 @dataclass(frozen=True)
 class Reply:
-    """A JSON answer and what it took."""
+    """An answer and what it took. headers: those that differ from every answer's; keep: the same request may get it again."""
 
     body: bytes
     meter: Meter = field(default_factory=Meter)
     status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+    keep: bool = False
+
+
+def plainly(found: Prediction) -> Any:
+    """The task's own answer, which is that of the Hugging Face dialect."""
+    return found.answer
 
 
 class Gate:
@@ -37,6 +45,7 @@ class Gate:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
+        self.in_flight, self._counting = 0, threading.Lock()  # what runs or waits now
         self._slots = threading.BoundedSemaphore(limits.in_flight)
         self._threads = ThreadPoolExecutor(limits.running, thread_name_prefix="predict") if limits.running else None
 
@@ -48,18 +57,32 @@ class Gate:
             raise OverloadedError(
                 f"{self._limits.in_flight} requests are running or waiting, the most this server takes.", hint="Try again shortly."
             )
+        self._count(1)
         future = self._threads.submit(work)
         # also when the client has gone and the task is cancelled: the slot belongs to the thread's work
-        future.add_done_callback(lambda _: self._slots.release())
+        future.add_done_callback(lambda _: self._done())
         return await asyncio.wrap_future(future)
+
+    def _done(self) -> None:
+        self._count(-1)
+        self._slots.release()
+
+    def _count(self, more: int) -> None:
+        with self._counting:
+            self.in_flight += more
 
 
 class Service:
-    """One opened artifact behind the HTTP routes."""
+    """One opened artifact behind the HTTP routes. name: what it is called beside others, by default its model's id.
 
-    def __init__(self, model: Model, limits: Limits) -> None:
-        self.model, self.limits = model, limits
-        self._gate = Gate(limits)
+    shape: of the answers in the Hugging Face dialect, where a request does not say.
+    """
+
+    def __init__(self, model: Model, limits: Limits, name: str | None = None, shape: str = "current") -> None:
+        self.model, self.limits, self.shape = model, limits, shape
+        self.id, self.digest = model.manifest.model.id, model.manifest.digest
+        self.name = name or self.id
+        self.gate = Gate(limits)
         own = model.manifest.task
         self.models: Mapping[str, Model] = {own: model}
         if own in EMBEDDERS:
@@ -76,11 +99,14 @@ class Service:
         inputs: Any,
         parameters: Mapping[str, Any],
         deadline: Deadline | None,
-        shape: Callable[[Any], Any] = lambda answer: answer,
+        shape: Shape = plainly,
+        *,
+        remember: bool = False,
     ) -> Reply:
-        """Answer with one of the artifact's tasks; `shape` turns the task's answer into the dialect's.
+        """Answer with one of the artifact's tasks; `shape` turns the prediction into the dialect's document.
 
-        Raises InputError, TooLargeError (texts, tokens or answer), OverloadedError, OutOfTimeError.
+        remember: outputs of the graph may come from memory, and the answer may be kept. Raises InputError, TooLargeError (texts, tokens
+        or answer), OverloadedError, OutOfTimeError.
         """
         model, arrived = self.models[task_name], time.perf_counter()
 
@@ -88,18 +114,27 @@ class Service:
             started = time.perf_counter()
             request = model.task.parse(inputs, parameters, model.manifest)
             check_texts(len(request.texts), self.limits)
-            parsed = time.perf_counter()
-            found = model.answer(request, most_tokens=self.limits.tokens, deadline=deadline)
+            parsed, keep = time.perf_counter(), remember and settled(request)
+            found = model.answer(request, most_tokens=self.limits.tokens, deadline=deadline, remember=keep)
             answered = time.perf_counter()
-            body = dumps(shape(found.answer))
+            body = dumps(shape(found))
             check_answer(len(body), self.limits.response_bytes)
             timings = dict(found.timings)
             timings["queue"] = 1e3 * (started - arrived)
             timings["tokenize"] = timings.get("tokenize", 0.0) + 1e3 * (parsed - started)
             timings["post"] = timings.get("post", 0.0) + 1e3 * (time.perf_counter() - answered)
-            return Reply(body, Meter(found.tokens, found.characters, len(request.texts), timings))
+            meter = Meter(
+                tokens=found.tokens,
+                characters=found.characters,
+                texts=len(request.texts),
+                timings=timings,
+                cache="bypass" if not keep else "hit" if 0 < found.inputs == found.remembered else "miss",
+                inputs=found.inputs,
+                remembered=found.remembered,
+            )
+            return Reply(body, meter, keep=keep)
 
-        return await self._gate.run(work)
+        return await self.gate.run(work)
 
     async def run(self, work: Callable[[], Any]) -> Reply:
         """JSON made by other work, under the same limits."""
@@ -109,4 +144,9 @@ class Service:
             check_answer(len(body), self.limits.response_bytes)
             return Reply(body)
 
-        return await self._gate.run(whole)
+        return await self.gate.run(whole)
+
+
+def settled(request: task.Request) -> bool:
+    """Whether the same request gets the same answer each time: all but sampled text."""
+    return not getattr(request.options.get("rules"), "sample", False)
