@@ -23,12 +23,13 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="rich",
-    help="Measure what the passes and the session settings do, side by side, so that a busy machine hurts all alike.\n\n"
+    help="Measure what the passes, the session settings and the HTTP door do, side by side, so that a busy machine hurts all alike.\n\n"
     "Every ratio comes with the interval that holds it in 95 of 100 cases; compare ratios, not milliseconds of two runs.\n\n"
     "  scripts/bench passes --quick                  a first look, wide intervals\n\n"
     "  scripts/bench passes --torch                  with the original in PyTorch beside them\n\n"
     "  scripts/bench passes --models DIR --model embed --model sentiment\n\n"
-    "  scripts/bench sessions                        what each setting of the session costs and gains",
+    "  scripts/bench sessions                        what each setting of the session costs and gains\n\n"
+    "  scripts/bench http                            what the HTTP door costs, and batches of mixed lengths gain",
 )
 console = Console(stderr=True)
 tables = Console(width=None if sys.stdout.isatty() else 120)  # in a file nothing needs to be folded
@@ -88,6 +89,31 @@ def sessions(
         grid.show(tables)
     report.write(found, benchmark.markdown(found), out, "sessions")
     _say_where(out, "sessions.json", "sessions.md")
+
+
+@app.command()
+def http(
+    artifact: Annotated[Path, typer.Argument(help="Folder of an artifact for this machine; the demo leaves one.")] = Path(
+        "artifacts/embed"
+    ),
+    out: Out = OUT,
+    rounds: Rounds = None,
+    quick: Quick = False,
+) -> None:
+    """The Lambda handler beside a bare echo, and one request of 256 texts beside a padded batch and one by one.
+
+    Writes http.json and http.md.
+    """
+    from hotfoot_build.bench import http as benchmark
+    from hotfoot_build.bench import report
+
+    turns, seconds = _effort(rounds, quick)
+    found = benchmark.run(artifact, turns, seconds, Progress(console))
+    for grid in benchmark.grids(found):
+        grid.show(tables)
+    out.mkdir(parents=True, exist_ok=True)
+    report.write(found, benchmark.markdown(found), out, "http")
+    _say_where(out, "http.json", "http.md")
 
 
 def _effort(rounds: int | None, quick: bool) -> tuple[int, float]:
