@@ -14,6 +14,7 @@ from starlette.types import ASGIApp
 
 from hotfoot.http.app import Options, create_app
 from hotfoot.http.loading import Loading
+from support.loops import apart
 from support.serving import client, model
 
 TOKEN = {"authorization": "Bearer secret"}
@@ -136,7 +137,7 @@ def test_who_asks_to_wait_waits(body: bytes, headers: dict[str, str], waits: boo
         status: int = sent[0]["status"]
         return status, patient
 
-    assert asyncio.run(run()) == ((200, True) if waits else (503, False))
+    assert apart(run()) == ((200, True) if waits else (503, False))
 
 
 def test_pages_are_for_browsers() -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import openai
 import pytest
 
+from support.loops import apart
 from support.serving import client, served
 
 NORTH, BOTH = [0.0, 1.0, 0.0, 0.0], [2**-0.5, 2**-0.5, 0.0, 0.0]
@@ -110,14 +111,10 @@ def test_official_client() -> None:
         ours.close()
 
 
-@pytest.mark.anyio
-async def test_official_async_client() -> None:
-    with served("feature-extraction") as url:
+def test_official_async_client() -> None:
+    async def embed(url: str) -> list[float]:
         async with openai.AsyncOpenAI(base_url=f"{url}/v1", api_key="any", max_retries=0) as ours:
-            found = await ours.embeddings.create(input="north", model="rigged/tiny")
-            assert found.data[0].embedding == NORTH
+            return (await ours.embeddings.create(input="north", model="rigged/tiny")).data[0].embedding
 
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
+    with served("feature-extraction") as url:
+        assert apart(embed(url)) == NORTH

@@ -10,7 +10,7 @@ import numpy as np
 
 from hotfoot.http.body import as_sent, refuse_unknown, required
 from hotfoot.http.errors import Problem
-from hotfoot.http.operations import Call, Operation, of_tasks
+from hotfoot.http.operations import Call, Operation, embeds_texts
 from hotfoot.http.service import Reply
 from hotfoot.http.tokens import texts_of
 from hotfoot.model import Prediction
@@ -31,7 +31,7 @@ def problem(found: Problem) -> tuple[int, dict[str, Any]]:
 
 def operations() -> list[Operation]:
     """The routes of this dialect that predict."""
-    return [Operation("POST", "/v1/embeddings", "OpenAI", "Turn texts into vectors", embeddings, of_tasks("feature-extraction"), problem)]
+    return [Operation("POST", "/v1/embeddings", "OpenAI", "Turn texts into vectors", embeddings, embeds_texts, problem)]
 
 
 async def embeddings(call: Call) -> Reply:

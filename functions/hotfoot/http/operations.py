@@ -43,6 +43,16 @@ def of_tasks(*tasks: str) -> Callable[[Service, Mapping[str, str]], bool]:
     return lambda service, _path: any(task in service.models for task in tasks)
 
 
+def embeds_texts(service: Service, _path: Mapping[str, str]) -> bool:
+    """Serves: embedding models that give one vector a text."""
+    return "feature-extraction" in service.models and service.pools
+
+
+def embeds_tokens(service: Service, _path: Mapping[str, str]) -> bool:
+    """Serves: those that were built without pooling, and give one a token."""
+    return "feature-extraction" in service.models and not service.pools
+
+
 @dataclass(frozen=True)
 class Operation:
     """One method of one path. serves: whether an artifact can answer it; problem: an error as this dialect has it."""

@@ -190,7 +190,7 @@ LIST: Schema = {"type": "array"}
 
 def answer(service: Service, task: str) -> Schema:
     """What a task gives in the Hugging Face dialect."""
-    vectors = VECTOR if service.model.manifest.facts.get("pooling") != "none" else {"type": "array", "items": VECTOR}
+    vectors = VECTOR if service.pools else {"type": "array", "items": VECTOR}
     known: Mapping[str, Schema] = {
         "text-classification": either({"type": "array", "items": SCORED}, SCORED),
         "zero-shot-classification": either(SCORED, {"type": "array", "items": SCORED}, CLASSIC, {"type": "array", "items": CLASSIC}),

@@ -84,8 +84,9 @@ class Service:
         self.name = name or self.id
         self.gate = Gate(limits)
         own = model.manifest.task
+        self.pools = model.manifest.facts.get("pooling") != "none"
         self.models: Mapping[str, Model] = {own: model}
-        if own in EMBEDDERS:
+        if own in EMBEDDERS and self.pools:
             self.models = {own: model, **{name: replace(model, task=task.load(name)) for name in EMBEDDERS if name != own}}
 
     @cached_property

@@ -7,9 +7,8 @@ from typing import Any
 
 from hotfoot.contract.errors import InputError
 from hotfoot.http.body import as_sent, beside, member, refuse_unknown, required
-from hotfoot.http.errors import RequestError
-from hotfoot.http.operations import Call, Operation, of_tasks
-from hotfoot.http.service import Reply, Service
+from hotfoot.http.operations import Call, Operation, embeds_texts, embeds_tokens, of_tasks
+from hotfoot.http.service import Reply
 from hotfoot.http.tokens import texts_of
 from hotfoot.model import Prediction
 from hotfoot.tasks._texts import check_parameters, option, read_text
@@ -20,30 +19,17 @@ RERANK = ("query", "texts", "truncate", "truncation_direction", "raw_scores", "r
 
 def operations() -> list[Operation]:
     """The dialect's routes that predict."""
-    embeds = of_tasks("feature-extraction")
     return [
-        Operation("POST", "/embed", "Text Embeddings Inference", "Turn texts into vectors", embed, embeds),
+        Operation("POST", "/embed", "Text Embeddings Inference", "Turn texts into vectors", embed, embeds_texts),
         Operation("POST", "/embed_all", "Text Embeddings Inference", "Turn texts into a vector a token", embed_all, embeds_tokens),
-        Operation("POST", "/similarity", "Text Embeddings Inference", "Score how close sentences are to one", similarity, embeds),
+        Operation("POST", "/similarity", "Text Embeddings Inference", "Score how close sentences are to one", similarity, embeds_texts),
         Operation("POST", "/predict", "Text Embeddings Inference", "Give texts labels", predict, of_tasks("text-classification")),
         Operation("POST", "/rerank", "Text Embeddings Inference", "Rank texts for a query", rerank, of_tasks("text-ranking")),
     ]
 
 
-def embeds_tokens(service: Service, _path: Mapping[str, str]) -> bool:
-    """Whether the artifact gives a vector a token: it was built without pooling."""
-    return "feature-extraction" in service.models and service.model.manifest.facts.get("pooling") == "none"
-
-
 async def embed(call: Call) -> Reply:
     """`{"inputs": a text, token ids, or a list of these, …}` -> `[[…]]`, unit vectors unless `normalize` is false."""
-    if embeds_tokens(call.service, {}):
-        raise RequestError(
-            404,
-            "NotFound",
-            "this artifact gives a vector a token, and /embed one a text.",
-            hint="Ask /embed_all, or build it with --pooling mean.",
-        )
     inputs, parameters = texts_of(call.service, required(call.body, "inputs"), "inputs"), rest(call.body)
     if parameters.get("normalize") is None:  # this dialect's default, whatever the model's own is
         parameters["normalize"] = True
