@@ -25,10 +25,14 @@ def request(name: str, others: Iterable[str], *, force: bool) -> BuildRequest:
     if flags := sorted(others):
         raise InputError(f"[build.{name}] of {FILE} says what to build, so {', '.join(flags)} cannot; change it there.")
     said = {f.name: getattr(table, f.name) for f in fields(table) if f.name != "pinned"}
-    said |= {"out": made.artifact_dir(name), "samples": Path(table.samples) if table.samples else None}
+    said |= {"out": made.artifact_dir(name), "samples": _path(table.samples), "known": _path(table.known)}
     if table.precision == AUTO and table.pinned is not None:
         said |= {"precision": table.pinned.precision, "options": table.pinned.options}
     return BuildRequest(**said, force=force)
+
+
+def _path(text: str | None) -> Path | None:
+    return Path(text) if text else None
 
 
 def pin(name: str, recipe: Recipe) -> None:

@@ -20,8 +20,9 @@ from hotfoot.contract.project import Precision
 from hotfoot.contract.target import Target
 from hotfoot.model import Model
 from hotfoot.task import Task
-from hotfoot_build import budget, cache, calibrate, environment, facts, parity, replay, stage
+from hotfoot_build import budget, cache, calibrate, environment, facts, known, parity, replay, stage
 from hotfoot_build.calibrate import Samples
+from hotfoot_build.facts import Chosen
 from hotfoot_build.original import Original, obtain
 from hotfoot_build.parity import Parity
 from hotfoot_build.progress import Progress, Step, size
@@ -54,6 +55,9 @@ class BuildRequest:
     trust_remote_code: bool = False
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     force: bool = False
+    known: Path | None = None
+    labels: tuple[str, ...] = ()
+    entailment: str | None = None
 
 
 @dataclass(frozen=True)
@@ -91,7 +95,7 @@ def build(request: BuildRequest, progress: Progress) -> Built:
     said = _read_facts(request, chosen, snapshot, progress)
     if said.window is not None:
         samples = samples.past(said.window)  # where attention without the window would still agree proves nothing
-    plan = Plan(request.task, chosen, target, request.precision, snapshot, said, request.options)
+    plan = Plan(request.task, chosen, target, request.precision, snapshot, said, request.options, known.read(request.known))
     out = request.out or default_out(request, snapshot, target)
     cache.refuse_foreign(out, MANIFEST, "artifact")
     key = _key(request, plan, samples, wanted)
@@ -145,7 +149,7 @@ def _resolve(request: BuildRequest, step: Step) -> Snapshot:
 
 def _read_facts(request: BuildRequest, chosen: Task, snapshot: Snapshot, progress: Progress) -> facts.ModelFacts:
     """The model's facts, and a word on what the user might not expect."""
-    said = facts.read(snapshot.path, chosen, request.pooling, request.max_tokens)
+    said = facts.read(snapshot.path, chosen, request.pooling, request.max_tokens, Chosen(request.labels, request.entailment))
     if not snapshot.model.license:
         progress.note("the model names no licence: see to it that you may serve it")
     if said.embedding is not None and not facts.is_sentence_transformer(snapshot.path):
@@ -166,9 +170,11 @@ def _key(request: BuildRequest, plan: Plan, samples: Samples, wanted: Mapping[st
         request.options,
         request.pooling,
         plan.facts.max_tokens,
+        plan.facts.chosen,
         dict(wanted),
         plan.target,
         plan.snapshot.model,
+        plan.known,
     )
     return cache.key(*map(manifests.sha256, sorted(code)), *writers, environment.identity(), codec.dumps(asked), codec.dumps(samples))
 

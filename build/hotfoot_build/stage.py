@@ -25,7 +25,7 @@ GRAPH = "model.onnx"  # an encoder's; others are called by their roles, too
 
 @dataclass(frozen=True)
 class Plan:
-    """What is being built."""
+    """What is being built. known: texts whose encodings the tokenizer's files bring along."""
 
     task_name: str
     task: Task
@@ -34,6 +34,7 @@ class Plan:
     snapshot: Snapshot
     facts: ModelFacts
     options: Mapping[str, Mapping[str, Any]]
+    known: tuple[str, ...] = ()
 
 
 def write(stage: Path, plan: Plan, original: Original, progress: Progress) -> Manifest:
@@ -43,7 +44,7 @@ def write(stage: Path, plan: Plan, original: Original, progress: Progress) -> Ma
     """
     with progress.step("tokenizer") as step:
         sides, pad_id = original.sides, original.pad_id
-        tokenizer = tokenizer_files.write(original.tokenizer, plan.snapshot.path, stage / TOKENIZER_DIR, sides, pad_id)
+        tokenizer = tokenizer_files.write(original.tokenizer, plan.snapshot.path, stage / TOKENIZER_DIR, sides, pad_id, plan.known)
         step.result = f"{size(sum(f.size for f in tokenizer.files))}, {tokenizer.hash[:12]}"
     with progress.step("passes") as step:
         optimised = [_optimise(graph.load(path, role), plan, original) for role, path in original.graphs.items()]
@@ -136,6 +137,8 @@ def _task_facts(plan: Plan, original: Original) -> dict[str, Any]:
     known = {
         "config": plan.facts.config,
         "labels": plan.facts.labels,
+        "candidate_labels": plan.facts.chosen.labels,
+        "entailment": plan.facts.chosen.entailment,
         "tokenizer": json.loads(original.tokenizer.read_text(encoding="utf-8")),
         "sentence_transformers": read_json(plan.snapshot.path / "config_sentence_transformers.json"),
         "modules": [kind for _, kind in model_files.modules(plan.snapshot.path)],

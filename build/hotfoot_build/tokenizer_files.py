@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +11,15 @@ from tokenizers import Tokenizer
 
 from hotfoot.contract.errors import ArtifactError
 from hotfoot.contract.manifest import TokenizerSpec, combine, describe
+from hotfoot_build import known as known_texts
 from hotfoot_build.calibrate import TOKENIZER_TEXTS
 from hotfoot_build.facts import read_json
 
 SPECIAL = "special_tokens.json"
 
 
-def write(source: Path, model: Path, out: Path, sides: Mapping[str, str], pad_id: int | None) -> TokenizerSpec:
-    """Write `tokenizer.json` and the special tokens' ids into `out`.
+def write(source: Path, model: Path, out: Path, sides: Mapping[str, str], pad_id: int | None, known: Sequence[str] = ()) -> TokenizerSpec:
+    """Write `tokenizer.json` and the special tokens' ids into `out`, and the encodings of texts that are known already.
 
     The file may carry padding to a fixed length, which would make every input that long. Raises ArtifactError for a file that
     the shipping tokenizers library cannot read.
@@ -33,6 +34,7 @@ def write(source: Path, model: Path, out: Path, sides: Mapping[str, str], pad_id
     tokenizer.save(str(out / "tokenizer.json"), pretty=False)
     special = _special_ids(tokenizer, model)
     (out / SPECIAL).write_text(json.dumps(special, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    known_texts.write(tokenizer, known, out)
     pad = pad_id if pad_id is not None else special.get("pad_token", 0)
     files = describe(out, out.iterdir())
     return TokenizerSpec(

@@ -11,53 +11,68 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hotfoot import settings, task
+from hotfoot import cache, settings, task
 from hotfoot.batching import Deadline
 from hotfoot.contract import manifest as manifests
 from hotfoot.contract.errors import ArtifactError
 from hotfoot.contract.manifest import TOKENIZER_DIR, Manifest, Side
 from hotfoot.decoder import Decoder, open_decoder
-from hotfoot.session import Probe, Session, open_session
+from hotfoot.remembering import Outputs, Remembering
+from hotfoot.session import Probe, Session, numerics, open_session
+from hotfoot.settings import Settings
+from hotfoot.shared_cache import SharedCache
 from hotfoot.task import Array, Encoded, Fit, Means, Request, Task
 from hotfoot.tokenizer import Tokenizer, open_tokenizer
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """The answer as JSON (arrays are lists of numbers to be), what it took, and where the time went in milliseconds."""
+    """The answer as JSON (arrays are lists of numbers to be), what it took, and where the time went in milliseconds.
+
+    inputs: texts, pairs or windows that the graph's output was wanted for; remembered: how many of them it was known for already.
+    """
 
     answer: Any
     tokens: int
     characters: int
     timings: Mapping[str, float]
+    inputs: int = 0
+    remembered: int = 0
 
 
 @dataclass(frozen=True)
 class Model:
-    """An artifact, ready to answer. Thread-safe."""
+    """An artifact, ready to answer. Thread-safe. memory: the graph's outputs that are remembered, None where none are."""
 
     manifest: Manifest
     task: Task
     tokenizer: Tokenizer
     session: Session | Decoder
+    memory: Outputs | None = None
 
     @classmethod
-    def open(cls, directory: Path | str, *, threads: int | None = None, foreign: bool = False, verify: bool = False) -> Model:
+    def open(
+        cls, directory: Path | str, *, threads: int | None = None, foreign: bool = False, verify: bool = False, cache_bytes: int = 0
+    ) -> Model:
         """Open the artifact in `directory`. `threads` overrides what the machine grants.
 
         foreign: open it on a machine that it was not built for, as the build stage does to measure it. verify: read every byte
         of it first, as a long-lived process should; else the other files' sizes are compared and only the tokenizer is read.
+        cache_bytes: what the process may remember in all, of which this takes its `cache.shares` for encodings and outputs; 0, as
+        whoever measures wants it, remembers nothing.
 
         Raises ArtifactError for a damaged or foreign artifact, UnsupportedError for an unknown task or target.
         """
-        artifact, here = Path(directory), settings.read()
+        artifact, here, shares = Path(directory), settings.read(), cache.shares(cache_bytes)
         manifest = manifests.read(artifact)
         check_files(artifact, manifest, verify=verify)
+        session = opened(artifact, manifest, threads or here.threads, foreign=foreign)
         return cls(
             manifest=manifest,
             task=task.load(manifest.task),
-            tokenizer=open_tokenizer(artifact, manifest, here.layer_root),
-            session=opened(artifact, manifest, threads or here.threads, foreign=foreign),
+            tokenizer=open_tokenizer(artifact, manifest, here.layer_root, shares.encodings),
+            session=session,
+            memory=memory_of(manifest, here, shares.outputs) if isinstance(session, Session) else None,
         )
 
     def predict(self, inputs: Any, parameters: Mapping[str, Any] | None = None) -> Prediction:
@@ -67,15 +82,19 @@ class Model:
         """
         return self.answer(self.task.parse(inputs, parameters or {}, self.manifest))
 
-    def answer(self, request: Request, *, most_tokens: int | None = None, deadline: Deadline | None = None) -> Prediction:
+    def answer(
+        self, request: Request, *, most_tokens: int | None = None, deadline: Deadline | None = None, remember: bool = True
+    ) -> Prediction:
         """Answer a request that is already parsed, within its bounds where there are any.
 
-        Raises InputError for a text, TooLargeError for more tokens, OutOfTimeError when the deadline is near.
+        remember: False makes everything anew and keeps nothing of it. Raises InputError for a text, TooLargeError for more tokens,
+        OutOfTimeError when the deadline is near.
         """
         start = time.perf_counter()
-        encoded = self.task.encode(request, self.tokenizer if most_tokens is None else Metered(self.tokenizer, most_tokens))
+        tokenizer = self.tokenizer if remember else self.tokenizer.forgetful()
+        encoded = self.task.encode(request, tokenizer if most_tokens is None else Metered(tokenizer, most_tokens))
         tokenized = time.perf_counter()
-        outputs = self._run(request, encoded, deadline)
+        outputs, remembered = self._run(request, encoded, deadline, remember=remember)
         ran = time.perf_counter()
         answer = self.task.decode(request, encoded, outputs, self.manifest)
         done = time.perf_counter()
@@ -84,12 +103,19 @@ class Model:
             tokens=sum(len(e.ids) for e in encoded),
             characters=sum(map(len, (*request.texts, *request.beside))),
             timings={"tokenize": 1e3 * (tokenized - start), "run": 1e3 * (ran - tokenized), "post": 1e3 * (done - ran)},
+            inputs=len(encoded),
+            remembered=remembered,
         )
 
-    def _run(self, request: Request, encoded: tuple[Encoded, ...], deadline: Deadline | None) -> list[Any]:
-        if self.task.generate is None:
-            return self.task.run(self.session if deadline is None else Timed(self.session, deadline), encoded)
-        return self.generate(request, encoded, lambda done: None if deadline is None else deadline.check(done, len(encoded)))
+    def _run(self, request: Request, encoded: tuple[Encoded, ...], deadline: Deadline | None, *, remember: bool) -> tuple[list[Any], int]:
+        """The graph's outputs, and for how many inputs they were remembered. What a task makes text of is chosen anew each time."""
+        if self.task.generate is not None:
+            return self.generate(request, encoded, lambda done: None if deadline is None else deadline.check(done, len(encoded))), 0
+        session = self.session if deadline is None else Timed(self.session, deadline)
+        if self.memory is None or not remember:
+            return self.task.run(session, encoded), 0
+        remembering = Remembering(session, self.memory)
+        return self.task.run(remembering, encoded), remembering.remembered
 
     def generate(self, request: Request, encoded: tuple[Encoded, ...], check: Callable[[int], None]) -> list[Any]:
         """What a task that makes text makes of each input; `check` is called before every run of a graph. Raises what that raises."""
@@ -105,7 +131,7 @@ class Model:
 
         targets: what the decoder of an encoder-decoder reads with each.
         """
-        encoded = self.tokenizer.encode_cut(texts, seconds, self.manifest.tokenizer.truncation_side)
+        encoded = self.tokenizer.encode_cut(texts, seconds, self.manifest.tokenizer.truncation_side, self.task.cuts)
         if targets:
             encoded = tuple(replace(e, target=t.astype(np.int32)) for e, t in zip(encoded, targets, strict=True))
         return encoded, self.probe(encoded)
@@ -120,9 +146,13 @@ class Model:
         return self.task.sample(self.manifest) if callable(self.task.sample) else self.task.sample
 
     def warm_up(self) -> None:
-        """Run the task's sample once, so that the first request pays for no lazy initialisation."""
+        """Run the task's sample, so that the first request pays for no lazy initialisation. Nothing of it is remembered."""
         request = self.task.parse(self.sample, {"max_new_tokens": 2} if self.task.generate else {}, self.manifest)
-        self.answer(replace(request, truncate=self.manifest.tokenizer.truncation_side))  # the limit may be below its length
+        request = replace(request, truncate=self.manifest.tokenizer.truncation_side)  # the limit may be below its length
+        self.answer(request, remember=False)
+        if self.memory is not None and self.memory.shared is not None:  # once more, to know what a token takes before the first request
+            made = self.answer(request, remember=False)
+            self.memory.warm(made.tokens, made.timings["run"] / 1e3, self.manifest.max_tokens)
 
 
 @dataclass(frozen=True)
@@ -186,6 +216,15 @@ def opened(artifact: Path, manifest: Manifest, threads: int, *, foreign: bool) -
     """The artifact's graphs, ready to run: one encoder's, or those of a decoder."""
     generative = any(graph.role == "decoder" for graph in manifest.graphs)
     return (open_decoder if generative else open_session)(artifact, manifest, threads, foreign=foreign)
+
+
+def memory_of(manifest: Manifest, here: Settings, most_bytes: int) -> Outputs | None:
+    """What remembers an encoder's outputs, with the table of the environment behind it where that names one; None for no bytes."""
+    if not most_bytes:
+        return None
+    if here.cache_table is None or here.cache_secret is None:
+        return Outputs(most_bytes)
+    return Outputs(most_bytes, SharedCache(here.cache_table, here.cache_secret, f"{manifest.digest} {numerics()} "))
 
 
 def check_files(artifact: Path, manifest: Manifest, *, verify: bool) -> None:

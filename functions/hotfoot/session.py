@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import platform
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -127,6 +129,16 @@ def require_isa(target: Target) -> None:
         )
     if missing:
         raise ArtifactError(f"the artifact is for {target.name}, this CPU lacks {', '.join(missing)}", hint="Build it with --target local.")
+
+
+def numerics(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
+    """What the last bits of an output depend on beside the artifact: ONNX Runtime, and the vector units it chooses its kernels by.
+
+    Two machines that differ here are told apart, though their bits may be the same.
+    """
+    line = re.search(r"^(?:flags|Features)\s*:(.*)$", cpuinfo.read_text(errors="replace"), re.MULTILINE) if cpuinfo.exists() else None
+    units = sorted(set(re.findall(r"\b(?:(?:avx|amx|fma|asimd|sve)\w*|f16c|fphp|sme2?|i8mm|bf16)\b", line.group(1)))) if line else []
+    return " ".join([ort.__version__, platform.machine(), *units])
 
 
 def session_options(target: Target, threads: int) -> ort.SessionOptions:

@@ -7,12 +7,17 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
-from hotfoot.contract import bulk
+from hotfoot.contract import bulk, peers
 from hotfoot.contract.bulk import BulkOptions
 from hotfoot.contract.errors import ArtifactError
+from hotfoot.contract.peers import Peer
 
 MB_PER_VCPU = 1769  # Lambda grants one vCPU for each 1,769 MB
+MIB = 2**20
+CACHE_MIB = 64  # where no function's memory says otherwise
+AnswerShape = Literal["current", "classic"]
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 
@@ -20,7 +25,11 @@ LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 class Settings:
     """What the environment says. artifact is None where `HOTFOOT_ARTIFACT` is unset; memory_mb None outside Lambda.
 
-    service tells the deployments apart that share a namespace.
+    service tells the deployments apart that share a namespace. name is the deployment's own where it shares an API with others; peers,
+    in order, are all that share it, itself among them, where requests for another model are this one's to hand on. token: what a server
+    wants in `Authorization: Bearer`, None for one that asks for none. answer_shape: where a request in the Hugging Face dialect does not
+    say which. cache_bytes: what the process may remember, 0 for nothing. cache_table and cache_secret: the table that environments share
+    and the secret that its keys are made with, None for none.
     """
 
     artifact: Path | None
@@ -30,6 +39,13 @@ class Settings:
     metrics_namespace: str
     service: str
     log_level: str
+    name: str | None
+    peers: tuple[Peer, ...]
+    token: str | None
+    answer_shape: AnswerShape
+    cache_bytes: int
+    cache_table: str | None
+    cache_secret: str | None
 
 
 def read(environ: Mapping[str, str] = os.environ) -> Settings:
@@ -44,6 +60,13 @@ def read(environ: Mapping[str, str] = os.environ) -> Settings:
         metrics_namespace=environ.get("POWERTOOLS_METRICS_NAMESPACE") or "hotfoot",
         service=environ.get("POWERTOOLS_SERVICE_NAME") or "hotfoot",
         log_level=_level(environ, "HOTFOOT_LOG_LEVEL"),
+        name=environ.get("HOTFOOT_NAME") or None,
+        peers=peers.loads(environ.get(peers.KEY, "")),
+        token=environ.get("HOTFOOT_TOKEN") or None,
+        answer_shape=_shape(environ, "HOTFOOT_ANSWER_SHAPE"),
+        cache_bytes=_cache_bytes(environ, memory),
+        cache_table=environ.get("HOTFOOT_CACHE_TABLE") or None,
+        cache_secret=_secret(environ),
     )
 
 
@@ -98,10 +121,38 @@ def _level(environ: Mapping[str, str], key: str) -> str:
     return text.upper()
 
 
-def _integer(environ: Mapping[str, str], key: str) -> int | None:
+def _cache_bytes(environ: Mapping[str, str], memory_mb: int | None) -> int:
+    """`HOTFOOT_CACHE_MB` in MiB; else on Lambda a 32nd of the function's memory, from 8 to 128 MiB, as the model needs the most of it."""
+    asked = _integer(environ, "HOTFOOT_CACHE_MB", least=0)
+    if asked is not None:
+        return asked * MIB
+    return min(max(memory_mb * MIB // 32, 8 * MIB), 128 * MIB) if memory_mb else CACHE_MIB * MIB
+
+
+def _secret(environ: Mapping[str, str]) -> str | None:
+    """`HOTFOOT_CACHE_SECRET`. Raises ArtifactError for a table without one: whoever knows a text could look whether it was ever sent."""
+    found = environ.get("HOTFOOT_CACHE_SECRET") or None
+    if environ.get("HOTFOOT_CACHE_TABLE") and found is None:
+        raise ArtifactError(
+            "HOTFOOT_CACHE_SECRET in the environment is not set, and HOTFOOT_CACHE_TABLE is.", hint="Give the ARN of the table's secret."
+        )
+    return found
+
+
+def _shape(environ: Mapping[str, str], key: str) -> AnswerShape:
+    text = environ.get(key) or "current"
+    if text == "classic":
+        return "classic"
+    if text != "current":
+        raise ArtifactError(f"{key}={text!r} in the environment is neither current nor classic.")
+    return "current"
+
+
+def _integer(environ: Mapping[str, str], key: str, least: int = 1) -> int | None:
     text = environ.get(key, "")
     if not text:
         return None
-    if not text.isdecimal() or int(text) < 1:
-        raise ArtifactError(f"{key}={text!r} in the environment is not a whole number above 0.")
+    if not text.isdecimal() or int(text) < least:
+        said = f"above {least - 1}" if least else "from 0 on"
+        raise ArtifactError(f"{key}={text!r} in the environment is not a whole number {said}.")
     return int(text)

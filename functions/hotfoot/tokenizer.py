@@ -6,35 +6,51 @@ and only the tokens that are kept become Python objects.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from functools import cache, cached_property
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import copy
+from functools import cached_property
 from pathlib import Path
+from weakref import WeakValueDictionary
 
-import numpy as np
-from numpy.typing import NDArray
-from tokenizers import Encoding
 from tokenizers import Tokenizer as RustTokenizer
 
 from hotfoot.contract.errors import ArtifactError, InputError, TooLargeError
 from hotfoot.contract.manifest import TOKENIZER_DIR, Manifest, Side, combine, describe
 from hotfoot.cutting import LONGEST, growing, head_of, splits_at_spaces, too_long
-from hotfoot.pairs import Frame, frame_of, room_for_second, stride_in
-from hotfoot.task import Encoded, Fit, Marks
+from hotfoot.encodings import FILE, Encodings, loads
+from hotfoot.pairs import Frame, frame_of, joined, spans
+from hotfoot.reading import Reader
+from hotfoot.task import Cut, Encoded, Fit
 
 CHARACTERS = 128  # a token, past which a text is too long without being counted: prose has 4 to 6, tables and hashes some 30
 HEAD = 16  # characters a token that are tried first where a text is to be cut
-PART = 2**18  # characters that the library gets at once, unless one text has more
+Read = Callable[[list[str], list[str]], Iterator[Encoded]]
 
 
 class Tokenizer:
     """Encodes texts for one artifact. Thread-safe: the Rust object does not change once it is open."""
 
-    def __init__(self, rust: RustTokenizer, max_tokens: int) -> None:
-        rust.no_padding()
-        rust.no_truncation()
-        self._rust = rust
+    def __init__(self, source: RustTokenizer | Reader, max_tokens: int) -> None:
+        """`source`: the library's object, to remember nothing of what it reads, or a reader that may."""
+        self._reader = source if isinstance(source, Reader) else Reader(source, None)
+        self._rust = self._reader.rust
         self._max_tokens = max_tokens
-        self._cuts = splits_at_spaces(rust)
+        self._cuts = splits_at_spaces(self._rust)
+        self._edges: tuple[int, int] | None = None
+
+    @property
+    def encodings(self) -> Encodings | None:
+        """What is remembered of the texts that it read, None where nothing is."""
+        return self._reader.memory
+
+    def forgetful(self) -> Tokenizer:
+        """The same without a memory: it reads every text anew."""
+        if self.encodings is None:
+            return self
+        other = copy(self)
+        other._reader = Reader(self._rust, None)  # noqa: SLF001 - its own kind
+        return other
 
     @property
     def max_tokens(self) -> int:
@@ -65,11 +81,12 @@ class Tokenizer:
         named = paths or [f"inputs[{i}]" for i in range(len(texts))]
         whole = truncate is None and stride is None
         cut = truncate == "right" and stride is None and self._cuts
-        encodings = self._heads(texts, named, self._max_tokens) if cut else self._read(texts, named, whole)
+        kept = self._max_tokens if truncate is not None and stride is None else None
+        found = self._heads(texts, named, self._max_tokens) if cut else self._read(texts, named, whole, cut=kept)
         encoded: list[Encoded] = []
         total = 0
-        for item, (encoding, path) in enumerate(zip(encodings, named, strict=True)):
-            count = len(encoding)
+        for item, (one, path) in enumerate(zip(found, named, strict=True)):
+            count = len(one.ids)
             if count == 0:
                 raise InputError("the text has no tokens.", where=path)
             if count > self._max_tokens and whole:
@@ -78,17 +95,15 @@ class Tokenizer:
                     hint="Shorten it, or ask for truncation.",
                     where=path,
                 )
+            uncut = Encoded(one.ids, one.type_ids, item, one.marks)
             if count <= self._max_tokens:
                 total = add(total, count, most, path)
-                encoded.append(_whole(encoding, item))
+                encoded.append(uncut)
                 continue
-            head, tail = _frame(encoding)
-            spans = self._spans(head, count - tail, self._max_tokens - head - tail, truncate, stride)
-            total = add(total, sum(head + stop - start + tail for start, stop in spans), most, path)
-            uncut = _whole(encoding, item)
-            pieces = [uncut.slice(head, start, stop, tail) for start, stop in spans]
-            # what is left of a cut text must not hold on to the library's object, which may be much larger
-            encoded += pieces if stride is not None else [piece.settled() for piece in pieces]
+            head, tail = self._frame_of(one)
+            windows = spans(head, count - tail, self._max_tokens - head - tail, truncate, stride)
+            total = add(total, sum(head + stop - start + tail for start, stop in windows), most, path)
+            encoded += [uncut.slice(head, start, stop, tail) for start, stop in windows]
         return tuple(encoded)
 
     def tokenize(self, texts: Sequence[str], *, paths: Sequence[str] = (), most: int | None = None) -> list[Encoded]:
@@ -99,101 +114,95 @@ class Tokenizer:
         named = paths or [f"inputs[{i}]" for i in range(len(texts))]
         found: list[Encoded] = []
         total = 0
-        for item, (encoding, path) in enumerate(zip(self._read(texts, named, whole=False), named, strict=True)):
-            total = add(total, len(encoding), most, path)
-            found.append(_whole(encoding, item))
+        for item, (one, path) in enumerate(zip(self._read(texts, named, whole=False), named, strict=True)):
+            total = add(total, len(one.ids), most, path)
+            found.append(Encoded(one.ids, one.type_ids, item, one.marks))
         return found
 
     def encode_pairs(
         self, firsts: Sequence[str], seconds: Sequence[str], fit: Fit, paths: Sequence[tuple[str, str]], *, most: int | None = None
     ) -> tuple[Encoded, ...]:
-        """One Encoded a pair, its second text cut as `fit` says, or as many windows as that takes.
+        """One Encoded a pair, cut as `fit` says, or as many windows as its second text takes.
 
         Raises InputError, naming a text's path, for a pair that is too long when neither is asked for, for a text without tokens, a
-        first text that leaves the other no room, or a stride that leaves a window nothing new; TooLargeError for more than `most`
-        tokens in all.
+        text that is never cut and leaves the other no room, or a stride that leaves a window nothing new; TooLargeError for more than
+        `most` tokens in all.
         """
-        frame, window = self._frame, min(fit.window or self._max_tokens, self._max_tokens)
-        heads = self._firsts(firsts, [path for path, _ in paths], fit.first)
+        window = min(fit.window or self._max_tokens, self._max_tokens)
+        heres, theres = [here for here, _ in paths], [there for _, there in paths]
+        if fit.cuts == "second":
+            heads = self._once(firsts, heres, lambda t, p: self._read(t, p, fit.first is None, special=False, cut=fit.first), fit.first)
+            tails: Iterable[Encoded] = self._seconds(seconds, theres, fit, window)
+        else:
+            heads = self._once(firsts, heres, lambda t, p: self._seconds(t, p, fit, window))
+            other = fit if fit.cuts == "longest" else Fit()
+            tails = self._once(seconds, theres, lambda t, p: self._seconds(t, p, other, window))
         encoded: list[Encoded] = []
         total = 0
-        for item, (encoding, first) in enumerate(zip(self._seconds(seconds, [path for _, path in paths], fit, window), heads, strict=True)):
-            here, there = paths[item]
-            room, count = room_for_second(window, frame, first, here), len(encoding)
-            if count == 0:
-                raise InputError("the text has no tokens.", where=there)
-            spans = [(0, count)]
-            stride = None if fit.stride is None else stride_in(fit, room, here)
-            if count > room and stride is not None:
-                spans = self._spans(0, count, room, None, stride)
-            elif count > room and fit.truncate is not None:
-                spans = self._spans(0, count, room, fit.truncate, None)
-            elif count > room:
-                raise InputError(
-                    f"the pair has {count + window - room} tokens, the limit is {window}, special tokens included.",
-                    hint="Shorten it, or ask for truncation.",
-                    where=there,
-                )
-            total = add(total, sum(stop - start + window - room for start, stop in spans), most, there)
-            second = _whole(encoding, item)
-            pieces = [frame.join(first, second, start, stop, item) for start, stop in spans]
-            encoded += [p.settled() for p in pieces] if count > room and fit.stride is None else pieces
+        for pair, path in joined(self._frame, heads, tails, fit, window, paths):
+            total = add(total, len(pair.ids), most, path)
+            encoded.append(pair)
         return tuple(encoded)
 
-    def encode_cut(self, texts: Sequence[str], seconds: Sequence[str], side: Side) -> tuple[Encoded, ...]:
-        """Texts, or pairs where there are seconds, each cut to the limit at `side`. Raises InputError as the others do."""
+    def encode_cut(self, texts: Sequence[str], seconds: Sequence[str], side: Side, cuts: Cut = "second") -> tuple[Encoded, ...]:
+        """Texts, or pairs where there are seconds, cut to the limit at `side`; of a pair, what `cuts` says. Raises InputError."""
         if not seconds:
             return self.encode(texts, truncate=side)
         paths = [(f"texts[{i}]", f"seconds[{i}]") for i in range(len(texts))]
-        return self.encode_pairs(texts, seconds, Fit(truncate=side), paths)
+        return self.encode_pairs(texts, seconds, Fit(truncate=side, cuts=cuts), paths)
 
-    def _firsts(self, texts: Sequence[str], paths: Sequence[str], most: int | None) -> list[Encoded]:
-        """The first text of each pair, every one read once, and cut to `most` tokens."""
+    @staticmethod
+    def _once(texts: Sequence[str], paths: Sequence[str], read: Read, most: int | None = None) -> list[Encoded]:
+        """Each text without special tokens, every distinct one read once, and cut to `most` tokens."""
         named = dict(zip(reversed(texts), reversed(paths), strict=True))  # the first place of each
-        read = zip(named, self._read(list(named), list(named.values()), most is None, special=False), strict=True)
-        found = {text: _whole(e, 0).slice(0, 0, len(e) if most is None else min(most, len(e)), 0) for text, e in read}
+        every = zip(named, read(list(named), list(named.values())), strict=True)
+        found = {text: one if most is None or len(one.ids) <= most else one.slice(0, 0, most, 0) for text, one in every}
         if bare := next((text for text, first in found.items() if not len(first.ids)), None):
             raise InputError("the text has no tokens.", where=named[bare])
         return [found[text] for text in texts]
 
-    def _seconds(self, texts: Sequence[str], paths: Sequence[str], fit: Fit, window: int) -> Iterator[Encoding]:
+    def _seconds(self, texts: Sequence[str], paths: Sequence[str], fit: Fit, window: int) -> Iterator[Encoded]:
         if fit.truncate == "right" and fit.stride is None and self._cuts:
             return self._heads(texts, paths, window, special=False)
-        return self._read(texts, paths, fit.truncate is None and fit.stride is None, special=False)
+        kept = window if fit.truncate is not None and fit.stride is None else None
+        return self._read(texts, paths, fit.truncate is None and fit.stride is None, special=False, cut=kept)
 
-    def _read(self, texts: Sequence[str], paths: Sequence[str], whole: bool, *, special: bool = True) -> Iterator[Encoding]:
-        """Every text as the library reads it; `whole` ones are refused at once when they cannot be short enough."""
+    def _read(
+        self, texts: Sequence[str], paths: Sequence[str], whole: bool, *, special: bool = True, cut: int | None = None
+    ) -> Iterator[Encoded]:
+        """Every text as the library reads it; `whole` ones are refused at once when they cannot be short enough.
+
+        cut: as the reader has it.
+        """
         limit = min(LONGEST, CHARACTERS * self._max_tokens) if whole else LONGEST
         for text, path in zip(texts, paths, strict=True):
             if len(text) > limit:
                 raise too_long(text, limit, path, "Shorten it, or ask for truncation." if whole else "Send it in parts.")
-        for part in parts(texts):
-            yield from self._rust.encode_batch(part, add_special_tokens=special)
+        yield from self._reader.read(texts, special=special, cut=cut)
 
-    def _heads(self, texts: Sequence[str], paths: Sequence[str], limit: int, *, special: bool = True) -> Iterator[Encoding]:
+    def _heads(self, texts: Sequence[str], paths: Sequence[str], limit: int, *, special: bool = True) -> Iterator[Encoded]:
         """Of each text at least as much as the tokens before the limit come from."""
         heads = [head_of(text, HEAD * limit, path) for text, path in zip(texts, paths, strict=True)]
-        rest = zip(texts, heads, paths, strict=True)
-        for part in parts(heads):
-            for encoding, (text, head, path) in zip(self._rust.encode_batch(part, add_special_tokens=special), rest, strict=False):
-                enough = len(encoding) > limit or len(head) == len(text)
-                yield encoding if enough else self._longer(text, len(head), path, limit, special=special)
+        every = zip(self._reader.read(heads, special=special, cut=limit), texts, heads, paths, strict=True)
+        for one, text, head, path in every:
+            enough = len(one.ids) > limit or len(head) == len(text)
+            yield one if enough else self._longer(text, len(head), path, limit, special=special)
 
-    def _longer(self, text: str, read: int, path: str, limit: int, *, special: bool) -> Encoding:
+    def _longer(self, text: str, read: int, path: str, limit: int, *, special: bool) -> Encoded:
         for size in growing(8 * HEAD * limit):
             head = head_of(text, size, path)
             if len(head) > read:
-                encoding = self._rust.encode(head, add_special_tokens=special)
-                if len(encoding) > limit or len(head) == len(text):
-                    return encoding
+                (one,) = self._reader.read([head], special=special, cut=limit)
+                if len(one.ids) > limit or len(head) == len(text):
+                    return one
         raise too_long(text, LONGEST, path, "Send it in parts.")
 
-    @staticmethod
-    def _spans(first: int, last: int, room: int, truncate: Side | None, stride: int | None) -> list[tuple[int, int]]:
-        """The tokens [start, stop) of a text too long, whose own are [first, last), that run together."""
-        if stride is None:
-            return [(last - room, last)] if truncate == "left" else [(first, first + room)]
-        return [(start, min(start + room, last)) for start in range(first, max(first + 1, last - stride), room - stride)]
+    def _frame_of(self, longer: Encoded) -> tuple[int, int]:
+        """How many special tokens stand before and after every text, as the first that is too long shows."""
+        if self._edges is None:
+            inside = [i for i, special in enumerate(longer.special) if not special]
+            self._edges = inside[0], len(longer.ids) - 1 - inside[-1]
+        return self._edges
 
     def _check_stride(self, stride: int) -> None:
         room = self._max_tokens - int(self._rust.num_special_tokens_to_add(is_pair=False))
@@ -226,44 +235,6 @@ def add(total: int, tokens: int, most: int | None, path: str) -> int:
     return total
 
 
-def _whole(encoding: Encoding, item: int) -> Encoded:
-    @cache
-    def marks() -> Marks:
-        return Marks(
-            offsets=tuple(encoding.offsets),
-            special=tuple(flag == 1 for flag in encoding.special_tokens_mask),
-            words=tuple(encoding.word_ids),
-        )
-
-    return Encoded(_array(encoding.ids), _array(encoding.type_ids), item, marks)
-
-
-def _array(values: Sequence[int]) -> NDArray[np.int32]:
-    return np.array(values, dtype=np.int32)
-
-
-def _frame(encoding: Encoding) -> tuple[int, int]:
-    """How many special tokens the post-processor put before and after the text."""
-    mask = encoding.special_tokens_mask
-    head = next((i for i, special in enumerate(mask) if not special), len(mask))
-    tail = next((i for i, special in enumerate(reversed(mask)) if not special), len(mask))
-    return head, tail
-
-
-def parts(texts: Iterable[str]) -> Iterator[list[str]]:
-    """The texts in order, in lists of about PART characters at most."""
-    part: list[str] = []
-    size = 0
-    for text in texts:
-        if part and size + len(text) > PART:
-            yield part
-            part, size = [], 0
-        part.append(text)
-        size += len(text)
-    if part:
-        yield part
-
-
 def find(artifact: Path, manifest: Manifest, layer_root: Path) -> Path:
     """The folder of the artifact's tokenizer: the layer's first, then the artifact's own.
 
@@ -284,7 +255,28 @@ def find(artifact: Path, manifest: Manifest, layer_root: Path) -> Path:
     )
 
 
-def open_tokenizer(artifact: Path, manifest: Manifest, layer_root: Path) -> Tokenizer:
-    """The artifact's tokenizer, ready to encode."""
-    path = find(artifact, manifest, layer_root) / "tokenizer.json"
-    return Tokenizer(RustTokenizer.from_file(str(path)), manifest.max_tokens)
+_readers: WeakValueDictionary[tuple[str, int], Reader] = WeakValueDictionary()  # by hash and bound; gone with the last that uses it
+_opening = threading.Lock()
+
+
+def open_tokenizer(artifact: Path, manifest: Manifest, layer_root: Path, cache_bytes: int = 0) -> Tokenizer:
+    """The artifact's tokenizer, ready to encode; what it remembers, in `cache_bytes`, serves all artifacts of the process that have it."""
+    place = find(artifact, manifest, layer_root)
+    name = (manifest.tokenizer.hash, cache_bytes)
+    with _opening:
+        reader = _readers.get(name)
+        if reader is None:
+            reader = Reader(RustTokenizer.from_file(str(place / "tokenizer.json")), _memory(place, cache_bytes))
+            _readers[name] = reader
+    return Tokenizer(reader, manifest.max_tokens)
+
+
+def _memory(place: Path, most_bytes: int) -> Encodings | None:
+    """A memory that begins with what was known at build time: as entries like any other, so that those nobody asks for make room."""
+    if not most_bytes:
+        return None
+    made = Encodings(most_bytes)
+    if (place / FILE).is_file():
+        for key, kept in loads((place / FILE).read_text(encoding="utf-8")).items():
+            made.put(key, kept)
+    return made

@@ -8,6 +8,7 @@ from constructs import IConstruct
 
 from hotfoot_infra.constructs.bulk_pipeline import BulkPipeline
 from hotfoot_infra.constructs.raw import raw
+from hotfoot_infra.constructs.shared_cache import STANDS
 from hotfoot_infra.stacks import HotfootStack
 
 RUNTIME = "The bundle's bytecode and compiled modules are made for this Python, which Lambda supports; a newer one is another bundle."
@@ -36,6 +37,9 @@ def acknowledge(stack: HotfootStack) -> None:
         )
     for bulk in (one.bulk for one in stack.served if one.bulk):
         _bulk(stack, bulk)
+    for cache in (one.cache for one in stack.served if one.cache):
+        for finding, reason in STANDS.items():
+            accept(cache, finding, reason)
 
 
 def _bulk(stack: HotfootStack, bulk: BulkPipeline) -> None:

@@ -126,3 +126,37 @@ def test_quota_of_cgroup_version_1(tmp_path: Path, quota_us: str, cpus: float) -
 
 def test_no_cgroup_is_no_limit(tmp_path: Path) -> None:
     assert settings.cgroup_cpus(tmp_path) == math.inf
+
+
+# --- what may be remembered
+
+MIB = 2**20
+
+
+@pytest.mark.parametrize(
+    ("memory", "mib"), [(None, 64), (128, 8), (255, 8), (256, 8), (512, 16), (1769, 55.28125), (4096, 128), (10_240, 128)]
+)
+def test_a_32nd_of_a_functions_memory_may_be_remembered(memory: int | None, mib: float) -> None:
+    environ = {} if memory is None else {"AWS_LAMBDA_FUNCTION_MEMORY_SIZE": str(memory)}
+    assert settings.read(environ).cache_bytes == int(mib * MIB)
+
+
+@pytest.mark.parametrize(("value", "mib"), [("0", 0), ("1", 1), ("300", 300), ("", 16)])
+def test_how_much_may_be_remembered_can_be_said(value: str, mib: int) -> None:
+    environ = {"HOTFOOT_CACHE_MB": value, "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": "512"}
+    assert settings.read(environ).cache_bytes == mib * MIB
+
+
+@pytest.mark.parametrize("value", ["-1", "two", "1.5", " 4"])
+def test_a_bad_size_names_its_key(value: str) -> None:
+    with pytest.raises(ArtifactError) as caught:
+        settings.read({"HOTFOOT_CACHE_MB": value})
+    assert str(caught.value) == f"HOTFOOT_CACHE_MB={value!r} in the environment is not a whole number from 0 on."
+
+
+def test_a_shared_table_needs_its_secret() -> None:
+    assert (settings.read({}).cache_table, settings.read({}).cache_secret) == (None, None)
+    found = settings.read({"HOTFOOT_CACHE_TABLE": "answers", "HOTFOOT_CACHE_SECRET": "arn:aws:secretsmanager:x"})
+    assert (found.cache_table, found.cache_secret) == ("answers", "arn:aws:secretsmanager:x")
+    with pytest.raises(ArtifactError, match="HOTFOOT_CACHE_SECRET in the environment is not set, and HOTFOOT_CACHE_TABLE is"):
+        settings.read({"HOTFOOT_CACHE_TABLE": "answers", "HOTFOOT_CACHE_SECRET": ""})

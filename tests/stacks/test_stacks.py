@@ -279,3 +279,12 @@ def test_a_version_is_as_new_as_what_it_runs(full: Template, tmp_path: Path) -> 
     assert versions(memory)[1] == versions(full)[1]
     assert not set(versions(model)) & set(versions(full))
     assert len(set(model.all("AWS::Lambda::LayerVersion")) & set(full.all("AWS::Lambda::LayerVersion"))) == 2
+
+
+def test_a_shared_cache_is_there_where_it_is_asked_for(tmp_path: Path, closed: Template) -> None:
+    asked = synthesize(tmp_path, CLOSED + "shared_cache = true\n")
+    assert not closed.all("AWS::DynamoDB::Table")
+    assert not any(asked.findings.values())
+    told = asked.one("AWS::Lambda::Function", "Http")["Environment"]["Variables"]
+    assert told["HOTFOOT_CACHE_TABLE"] == {"Ref": asked.id("AWS::DynamoDB::Table")}
+    assert told["HOTFOOT_CACHE_SECRET"] == {"Ref": asked.id("AWS::SecretsManager::Secret")}

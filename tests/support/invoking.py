@@ -108,7 +108,8 @@ class _Handler(BaseHTTPRequestHandler):
         event = events.load("apigateway_v2")
         event["requestContext"]["http"].update(method=self.command, path=unquote(parts.path))
         headers = {name.lower(): value for name, value in self.headers.items()}
-        text = any(kind in headers.get("content-type", "") for kind in ("json", "text/"))
+        # what is packed is no text, whatever its content type says
+        text = "content-encoding" not in headers and any(kind in headers.get("content-type", "") for kind in ("json", "text/"))
         event |= {"rawPath": unquote(parts.path), "rawQueryString": parts.query, "headers": headers, "isBase64Encoded": not text}
         event["body"] = body.decode() if text else base64.b64encode(body).decode()
         try:

@@ -46,7 +46,8 @@ class Build:
     """`[build.NAME]`: the same names as the flags of `hotfoot build`. None means: as the model says, or the default.
 
     options: a pass's own settings, as `[build.NAME.options.int8_rowwise]`, in the place of what the target says. known: a file of texts,
-    one a line, whose encodings ship with the tokenizer.
+    one a line, whose encodings ship with the tokenizer. labels, entailment: of zero-shot-classification, the labels to choose from where
+    a request brings none, and which of the model's own means entailment, where no name of theirs says.
     """
 
     model: str
@@ -64,6 +65,8 @@ class Build:
     allow_pickle: bool = False
     trust_remote_code: bool = False
     known: str | None = None
+    labels: tuple[str, ...] = ()
+    entailment: str | None = None
     pinned: Pinned | None = None
 
 

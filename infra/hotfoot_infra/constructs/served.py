@@ -1,4 +1,4 @@
-"""What one deployment is in a stack: its HTTP function and, where hotfoot.toml asks for it, its text pipeline."""
+"""What one deployment is in a stack: its HTTP function and, where hotfoot.toml asks for them, its text pipeline and shared cache."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from hotfoot_infra.config import Deployment
 from hotfoot_infra.constructs.bulk_pipeline import BulkPipeline
 from hotfoot_infra.constructs.model_endpoint import warn_of_time
 from hotfoot_infra.constructs.model_function import FunctionSpec, ModelFunction
+from hotfoot_infra.constructs.shared_cache import SharedCache
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,7 @@ class Served:
     deployment: Deployment
     http: ModelFunction
     bulk: BulkPipeline | None
+    cache: SharedCache | None
 
     @property
     def functions(self) -> tuple[ModelFunction, ...]:
@@ -66,4 +68,5 @@ def serve(scope: Construct, deployment: Deployment, layers: Sequence[lam.LayerVe
     bulk = None
     if settings.bulk is not None and settings.bulk.enabled:
         bulk = BulkPipeline(scope, "Bulk", deployment=deployment, bulk=settings.bulk, layers=layers)
-    return Served(deployment, http, bulk)
+    cache = SharedCache(scope, "SharedCache", function=http.function) if settings.shared_cache else None
+    return Served(deployment, http, bulk, cache)
