@@ -83,6 +83,8 @@ def build(  # noqa: PLR0913, PLR0917 - one a flag
     option: Annotated[list[str] | None, typer.Option(help="PASS.NAME=VALUE: a pass's own setting, as JSON; may be repeated.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Build again even when the same request built what is there.")] = False,
     known: Annotated[Path | None, typer.Option(help="Texts whose encodings ship with the tokenizer, a text a line.")] = None,
+    labels: Annotated[str | None, typer.Option(help="Zero-shot labels where a request brings none, with commas between.")] = None,
+    entailment: Annotated[str | None, typer.Option(help="The model's label that means entailment, where no name says.")] = None,
 ) -> None:
     """Build an artifact: export, optimise, quantize, and prove it against the original model.
 
@@ -96,7 +98,7 @@ def build(  # noqa: PLR0913, PLR0917 - one a flag
     else:
         request = pipeline.BuildRequest(
             model, task_name, target, precision, out, revision, name, pooling, max_tokens, samples, _thresholds(threshold or []),
-            allow_pickle, trust_remote_code, _options(option or []), force, known,
+            allow_pickle, trust_remote_code, _options(option or []), force, known, tuple(labels.split(",")) if labels else (), entailment,
         )  # fmt: skip
     if request.precision not in pipeline.PRECISIONS:
         raise InputError(f"is {request.precision!r}; it must be one of {', '.join(pipeline.PRECISIONS)}.", where="precision")
