@@ -260,7 +260,7 @@ def verify(artifact: Annotated[Path, typer.Argument(help=ARTIFACT)]) -> None:
 @app.command()
 def check(
     artifact: Annotated[Path, typer.Argument(help=ARTIFACT)],
-    url: Annotated[str | None, typer.Option(help="A deployment of it, to be asked instead of the artifact.")] = None,
+    url: Annotated[str | None, typer.Option(help="A deployment of it, to be asked instead; signed for an address of AWS.")] = None,
 ) -> None:
     """Ask again what was asked at build time, and compare: of the artifact on this machine, or of its deployment.
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +15,7 @@ from hotfoot.contract.manifest import SAMPLES
 from hotfoot.model import Model
 from hotfoot.tasks._tokens import masked
 from hotfoot.wire import dumps
+from hotfoot_build import endpoint
 
 # hotfoot's own, never the user's: the file travels with the artifact
 TEXTS = (
@@ -117,18 +116,22 @@ def _of(model: Model) -> Callable[[Sample], Any]:
 
 
 def _over_http(url: str, digest: str) -> Callable[[Sample], Any]:
+    """Ask the deployment, signed where its address is AWS's; of it, not of its memory."""
+    there = endpoint.connect(url, None, None)
+    headers = {"content-type": "application/json", "x-use-cache": "false"}
+
     def ask(sample: Sample) -> Any:
         body = json.dumps({"inputs": sample.inputs, "parameters": sample.parameters}).encode()
-        request = urllib.request.Request(url, body, {"content-type": "application/json"})  # noqa: S310 - the user's own address
         try:
-            with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310 - as above
-                served = answer.headers.get("x-model-digest", "none")
-                if served != digest:
-                    raise ArtifactError(f"{url} serves the artifact with digest {served}, not {digest}.", hint="Deploy this one.")
-                return json.load(answer)
-        except urllib.error.HTTPError as error:
-            raise ArtifactError(f"{url} answers {error.code}: {error.read(300).decode(errors='replace')}") from None
+            answer = there.send("POST", "/", headers, body)
+            found = json.loads(answer.body) if answer.status == 200 else None
         except (OSError, ValueError) as error:
             raise ArtifactError(f"{url} does not answer: {error}") from None
+        if answer.status != 200:
+            raise ArtifactError(f"{url} answers {answer.status}: {answer.body[:300].decode(errors='replace')}")
+        served = next((value for name, value in answer.headers if name.lower() == "x-model-digest"), "none")
+        if served != digest:
+            raise ArtifactError(f"{url} serves the artifact with digest {served}, not {digest}.", hint="Deploy this one.")
+        return found
 
     return ask

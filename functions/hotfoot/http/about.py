@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import onnxruntime
@@ -47,7 +47,9 @@ class About:
 
     async def front(self, call: Call) -> Reply:
         """The playground for a browser, facts for others."""
-        return shown(pages.playground()) if wants_page(call.scope) else await self.facts(call)
+        if wants_page(call.scope):
+            return shown(pages.playground())
+        return replace(await self.facts(call), headers={"vary": "accept"})
 
     async def facts(self, call: Call) -> Reply:
         """What is served."""

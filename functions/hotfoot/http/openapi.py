@@ -162,8 +162,7 @@ def _predicts(service: Service) -> Schema:
         for inputs, parameters in bodies(service, task):
             needed = ("inputs", "parameters") if parameters["required"] else ("inputs",)
             nullable = parameters if parameters["required"] else either(parameters, {"type": "null"})
-            model = {"enum": [service.id, service.name, None]}
-            forms.append(fields({"inputs": inputs, "parameters": nullable, "options": OPTIONS, "model": model}, *needed))
+            forms.append(fields(_beside(service, {"inputs": inputs, "parameters": nullable, "options": OPTIONS}), *needed))
     return either(*forms)
 
 
@@ -182,7 +181,7 @@ def _embed(service: Service) -> Schema:
 
 
 def _beside(service: Service, properties: Mapping[str, Schema]) -> dict[str, Schema]:
-    return {"model": {"enum": [service.id, service.name, None]}, **properties}
+    return {"model": {"enum": list(dict.fromkeys((service.id, service.name, None)))}, **properties}
 
 
 def _cuts(names: Sequence[str] = ("truncate", "truncation_direction")) -> dict[str, Schema]:
