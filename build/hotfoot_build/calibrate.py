@@ -35,12 +35,13 @@ TOKENIZER_TEXTS = (
 )
 LONGEST_TOKEN = 6  # characters a token of English prose that no tokenizer goes beyond, on average
 # what a line of a user's file may be called: the first text and the second
-NAMES = {"questions": ("question", "context"), "rankings": ("query", "documents")}
+NAMES = {"questions": ("question", "context"), "rankings": ("query", "documents"), "hypotheses": ("text", "hypotheses")}
+ORDERED = {"rankings": "document a query", "hypotheses": "hypothesis a text"}  # where the order of several is compared
 
 
 @dataclass(frozen=True)
 class Samples:
-    """What a build is proven on. seconds: of pairs, the text that goes with each. groups: how many neighbours answer one query."""
+    """What a build is proven on. seconds: of pairs, the text that goes with each. groups: how many neighbours share a first text."""
 
     texts: tuple[str, ...]
     seconds: tuple[str, ...] = ()
@@ -64,7 +65,9 @@ def samples(corpus: Corpus, path: Path | None) -> Samples:
         return Samples(texts(path))
     if path is None:
         lines = _lines()
-        return _grouped(pairs_of_texts.rankings(lines)) if corpus == "rankings" else _paired(pairs_of_texts.questions(lines))
+        if corpus == "questions":
+            return _paired(pairs_of_texts.questions(lines))
+        return _grouped((pairs_of_texts.rankings if corpus == "rankings" else pairs_of_texts.hypotheses)(lines))
     if path.suffix != ".jsonl":
         raise InputError(f"{path} has no pairs of texts.", hint=f"Give a .jsonl file of {_form(corpus)}.", where="--samples")
     found = [pair for number, line in _numbered(path) for pair in _pairs_of(line, number, corpus)]
@@ -73,7 +76,7 @@ def samples(corpus: Corpus, path: Path | None) -> Samples:
         return _paired(found)
     grouped = _grouped([(query, [document for _, document in some]) for query, some in groupby(found, key=lambda pair: pair[0])])
     if max(grouped.groups) < 2:
-        raise InputError(f"{path} has one document a query; an order takes two.", where="--samples")
+        raise InputError(f"{path} has one {ORDERED[corpus]}; an order takes two.", where="--samples")
     return grouped
 
 
@@ -130,7 +133,7 @@ def _text_of(line: str, number: int) -> str:
 
 
 def _pairs_of(line: str, number: int, corpus: Corpus) -> list[tuple[str, str]]:
-    """The pairs of one line: `{"text", "pair"}`, or the task's own names, where `documents` are several."""
+    """The pairs of one line: `{"text", "pair"}`, or the task's own names, where documents and hypotheses are several."""
     value = _parsed(line, number)
     for first, second in (NAMES[corpus], ("text", "pair")):
         if isinstance(value, dict) and first in value:
@@ -143,5 +146,5 @@ def _pairs_of(line: str, number: int, corpus: Corpus) -> list[tuple[str, str]]:
 
 def _form(corpus: Corpus) -> str:
     first, second = NAMES[corpus]
-    shown = '["…"]' if corpus == "rankings" else '"…"'
+    shown = '["…"]' if corpus in ORDERED else '"…"'
     return f'{{"{first}": "…", "{second}": {shown}}} or {{"text": "…", "pair": "…"}}'

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hotfoot.task import Array, Family
+from hotfoot.task import Array, Cut, Family
 
 RESULT, GRAPH, ARRAYS, TOKENIZER, HEAD = "export.json", "model.onnx", "reference.npz", "tokenizer.json", "head.npz"
 # role -> file, of what each family of models is exported as
@@ -25,9 +25,9 @@ GRAPHS: Mapping[Family, Mapping[str, str]] = {
 class ExportRequest:
     """What to export and what to ask the original. `embedding` is set for embeddings: pooling, normalize.
 
-    beside: outputs that are read with `output`, as the task's export says. seconds: of pairs, the text that goes with each. masks: a
-    word of each text gives way to the model's mask. probe: `module:function` of what is kept of each output, a task's of hotfoot's
-    own; empty to keep all. family: what kind of graphs to make.
+    beside: outputs that are read with `output`, as the task's export says. seconds: of pairs, the text that goes with each. cuts: which
+    text of a pair is cut to the limit. masks: a word of each text gives way to the model's mask. probe:
+    `module:function` of what is kept of each output, a task's of hotfoot's own; empty to keep all. family: what kind of graphs to make.
     """
 
     model_path: str
@@ -43,6 +43,7 @@ class ExportRequest:
     tokenizer_texts: tuple[str, ...]
     beside: tuple[str, ...] = ()
     seconds: tuple[str, ...] = ()
+    cuts: Cut = "second"
     masks: bool = False
     probe: str = ""
     family: Family = "encoder"

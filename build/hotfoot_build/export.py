@@ -173,8 +173,9 @@ def _token_ids(tokenizer: Any, request: ExportRequest) -> list[NDArray[np.int64]
 
 
 def _check_room(tokenizer: Any, request: ExportRequest) -> None:
-    """Raise UnsupportedError where a first text would leave the second no room."""
-    for text, ids in zip(request.texts, tokenizer(list(request.texts), add_special_tokens=False)["input_ids"], strict=True):
+    """Raise UnsupportedError where a text that is never cut would leave the other no room."""
+    texts = list(dict.fromkeys(request.texts if request.cuts == "second" else request.seconds))
+    for text, ids in zip(texts, tokenizer(texts, add_special_tokens=False)["input_ids"], strict=True):
         special = tokenizer.num_special_tokens_to_add(pair=True)
         if len(ids) + special >= request.max_tokens:
             said = f"{text[:60]!r} has {len(ids)} tokens: with {special} special ones it leaves no room for the other text of its pair"
@@ -182,12 +183,12 @@ def _check_room(tokenizer: Any, request: ExportRequest) -> None:
 
 
 def _encode(tokenizer: Any, request: ExportRequest, members: Sequence[int], **options: Any) -> Any:
-    """Some of the request's texts or pairs; of a pair the second text is cut."""
+    """Some of the request's texts or pairs; of a pair the text is cut that the request says."""
     texts = [request.texts[i] for i in members]
     if not request.seconds:
         return tokenizer(texts, truncation=True, max_length=request.max_tokens, **options)
     seconds = [request.seconds[i] for i in members]
-    return tokenizer(texts, seconds, truncation="only_second", max_length=request.max_tokens, **options)
+    return tokenizer(texts, seconds, truncation=f"only_{request.cuts}", max_length=request.max_tokens, **options)
 
 
 def _probe(request: ExportRequest) -> Callable[[NDArray[np.int64], Array], Array]:

@@ -174,6 +174,14 @@ def window(config: Mapping[str, Any], limit: int) -> int | None:
 
 
 @dataclass(frozen=True)
+class Chosen:
+    """What the user says of labels that are not the model's own: those to choose from, and the model's that means entailment."""
+
+    labels: tuple[str, ...] = ()
+    entailment: str | None = None
+
+
+@dataclass(frozen=True)
 class ModelFacts:
     """What the model's files say of it. `embedding` is None for tasks that do not pool, labels are empty for those that have none.
 
@@ -188,13 +196,16 @@ class ModelFacts:
     generation: Mapping[str, Any] | None = None
     head: tuple[Step, ...] = ()
     window: int | None = None
+    chosen: Chosen = Chosen()
 
 
-def read(model: Path, task: Task, pooling: str | None, asked_tokens: int | None) -> ModelFacts:
+def read(model: Path, task: Task, pooling: str | None, asked_tokens: int | None, chosen: Chosen = Chosen()) -> ModelFacts:
     """Read the facts that `task` needs. Raises UnsupportedError for what hotfoot could not honour."""
     config = read_json(model / "config.json")
     if pooling is not None and not task.export.pools:
         raise UnsupportedError(f"--pooling {pooling} has no meaning for {task.name}, which reads every token.")
+    if chosen != Chosen() and task.corpus != "hypotheses":
+        raise UnsupportedError(f"--labels and --entailment have no meaning for {task.name}, whose labels are the model's own.")
     pooled = embedding(model, pooling) if task.export.pools else None
     limit = max_tokens(model, config, asked_tokens)
     return ModelFacts(
@@ -205,4 +216,5 @@ def read(model: Path, task: Task, pooling: str | None, asked_tokens: int | None)
         head=head(model, pooled),
         generation=generation(model, config, task.name) if task.generate is not None else None,
         window=window(config, limit) if task.generate is not None else None,
+        chosen=chosen,
     )

@@ -22,6 +22,9 @@ target = "lambda-arm64"           # `hotfoot targets` lists them
 # precision = "int8"              # or "fp32" ...; "auto": the fastest that is still right
 # pooling = "mean"                # where the model does not say
 # max_tokens = 256                # lower than the model's own
+# labels = ["sport", "politics"]  # of zero-shot-classification: asked for where a request names none
+# entailment = "LABEL_2"          # of zero-shot-classification: where no label of the model is called so
+# known = "known.txt"             # texts whose tokens the tokenizer's layer brings along
 # samples = "samples.txt"         # texts to prove the artifact on
 # thresholds = { cosine_mean = 0.99 }
 

@@ -15,7 +15,7 @@ from hotfoot import tasks
 from hotfoot.contract import codec
 from hotfoot.contract.errors import HotfootError, PassError, UnsupportedError
 from hotfoot.contract.manifest import combine, describe
-from hotfoot.task import Array, Task
+from hotfoot.task import Array, Cut, Task
 from hotfoot_build import cache, environment, facts, graph
 from hotfoot_build.calibrate import TOKENIZER_TEXTS, Samples
 from hotfoot_build.exchange import ARRAYS, GRAPHS, HEAD, RESULT, TOKENIZER, ExportRequest, ExportResult, Reference
@@ -100,6 +100,7 @@ def _request(snapshot: Snapshot, task: Task, said: ModelFacts, samples: Samples)
         tokenizer_texts=TOKENIZER_TEXTS,
         beside=task.export.beside,
         seconds=samples.seconds,
+        cuts=task.cuts,
         masks=task.corpus == "masked",
         probe=_shared_probe(task),
         family=task.export.family,
@@ -152,7 +153,7 @@ def _bring(snapshot: Snapshot, task: Task, said: ModelFacts, samples: Samples, s
         if "mask_token" not in special:
             raise UnsupportedError("tokenizer_config.json and special_tokens_map.json name no mask_token.", hint="Name it there.")
         samples = samples.with_masks(special["mask_token"])
-    encoded = _encode(beside / TOKENIZER, samples, said.max_tokens, sides.get("truncation_side", "right"))
+    encoded = _encode(beside / TOKENIZER, samples, task.cuts, said.max_tokens, sides.get("truncation_side", "right"))
     try:
         session = ort.InferenceSession(str(file), providers=["CPUExecutionProvider"])
         wanted = graph.choose_outputs([o.name for o in session.get_outputs()], task.export.output, task.export.beside)
@@ -183,12 +184,12 @@ def _special_tokens(written: Mapping[str, Any]) -> dict[str, str]:
     return {name: token for name, token in spelled.items() if name.endswith("_token") and isinstance(token, str)}
 
 
-def _encode(file: Path, samples: Samples, max_tokens: int, side: str) -> list[tuple[Any, Any]]:
-    """(ids, type ids) of every sample, of a pair the second text cut, and then of the tokenizer texts."""
+def _encode(file: Path, samples: Samples, cuts: Cut, max_tokens: int, side: str) -> list[tuple[Any, Any]]:
+    """(ids, type ids) of every sample, of a pair the text cut that `cuts` says, and then of the tokenizer texts."""
     tokenizer = Tokenizer.from_file(str(file))
     tokenizer.no_padding()
     inputs = list(zip(samples.texts, samples.seconds, strict=True)) if samples.seconds else list(samples.texts)
-    tokenizer.enable_truncation(max_tokens, strategy="only_second" if samples.seconds else "longest_first", direction=side)
+    tokenizer.enable_truncation(max_tokens, strategy=f"only_{cuts}" if samples.seconds else "longest_first", direction=side)
     encoded = tokenizer.encode_batch(inputs)
     tokenizer.enable_truncation(max_tokens, direction=side)
     encoded += tokenizer.encode_batch(list(TOKENIZER_TEXTS))

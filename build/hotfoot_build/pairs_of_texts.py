@@ -1,6 +1,7 @@
-"""Pairs of texts, made of single lines by rule: questions with a context, queries with documents, passages that reach every limit.
+"""Pairs of texts, made of single lines by rule: questions with a context, queries with documents, texts with hypotheses on them.
 
-A question is a line without its longest word, so that the answer stands in the line itself; a query is the longest words of a line.
+A question is a line without its longest word, so that the answer stands in the line itself; a query is the longest words of a line;
+a hypothesis says that a text is about one word. Some passages reach every limit.
 """
 
 from __future__ import annotations
@@ -9,13 +10,18 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
+from hotfoot.tasks.zero_shot_classification import PLACE, TEMPLATE
+
 CANDIDATES = 10  # documents a query
 QUERY_STEP = 9  # every ninth line is asked for
 QUERY_WORDS = 6
 AROUND = 6  # words on each side of the word that is asked for: a question must leave room for its context
 UNANSWERABLE = 9  # every ninth question is asked of a context that does not hold its line
 LONG = range(4, 44)  # lines of the long passages: some 50 to over 600 tokens
-LONG_EVERY = 8  # every eighth query has a document that reaches the limit
+LONG_EVERY = 8  # every eighth query has a document that reaches the limit, and every eighth long passage has hypotheses
+TEXT_STEP = 6  # every sixth line has hypotheses
+TOPICS = ("music", "sport", "politics", "cooking", "money", "health", "science", "travel", "family", "weather", "history")
+TOPICS_EACH = 3  # a text, beside a word of its own and one of another text
 
 
 def long_passages(lines: Sequence[str]) -> Iterator[tuple[str, int]]:
@@ -42,9 +48,25 @@ def questions(lines: Sequence[str]) -> list[tuple[str, str]]:
 
 def _question(line: str) -> str:
     """Asks for a line's longest word: `He has a good bath every morning.` becomes `He has a good bath every what?`."""
-    longest = max(re.finditer(r"\w+", line), key=lambda word: len(word[0]))
+    longest = _longest(line)
     before, after = line[: longest.start()].split(" ")[-AROUND:], line[longest.end() :].split(" ")[:AROUND]
     return " ".join(before) + "what" + " ".join(after).rstrip(" .!?;:,") + "?"
+
+
+def _longest(line: str) -> re.Match[str]:
+    return max(re.finditer(r"\w+", line), key=lambda word: len(word[0]))
+
+
+def hypotheses(lines: Sequence[str]) -> list[tuple[str, list[str]]]:
+    """(text, hypotheses): that it is about a word of its own, about one of another text, and about topics in turn."""
+    passages = list(long_passages(lines))[LONG_EVERY - 1 :: LONG_EVERY]  # the longest is the last
+    texts = [(lines[number], number) for number in range(0, len(lines), TEXT_STEP)]
+    made: list[tuple[str, list[str]]] = []
+    for text, number in [*texts, *passages]:
+        words = [_longest(line)[0] for line in (lines[number], lines[(number + len(lines) // 2) % len(lines)])]
+        words += [TOPICS[(len(made) + step) % len(TOPICS)] for step in range(TOPICS_EACH)]
+        made.append((text, [TEMPLATE.replace(PLACE, word) for word in dict.fromkeys(words)]))
+    return made
 
 
 def rankings(lines: Sequence[str]) -> list[tuple[str, list[str]]]:

@@ -18,7 +18,7 @@ from hotfoot import targets
 from hotfoot.contract import manifest as manifests
 from hotfoot.contract.errors import InputError, ParityError, UnsupportedError
 from hotfoot.model import Model
-from hotfoot.task import Array, Encoded, Task
+from hotfoot.task import Array, Encoded, Task, load
 from hotfoot.tokenizer import open_tokenizer
 from hotfoot_build import graph as graphs
 from hotfoot_build.calibrate import TOKENIZER_TEXTS, Samples
@@ -77,7 +77,8 @@ def check_tokenizer(artifact: Path, reference: Reference, samples: Samples) -> N
     manifest = manifests.read(artifact)
     tokenizer = open_tokenizer(artifact, manifest, layer_root=artifact)
     side = manifest.tokenizer.truncation_side
-    encoded = tokenizer.encode_cut(samples.texts, samples.seconds, side) + tokenizer.encode(TOKENIZER_TEXTS, truncate=side)
+    encoded = tokenizer.encode_cut(samples.texts, samples.seconds, side, load(manifest.task).cuts)
+    encoded += tokenizer.encode(TOKENIZER_TEXTS, truncate=side)
     for number, (ours, theirs) in enumerate(zip(encoded, reference.ids, strict=True)):
         if not np.array_equal(ours.ids, theirs):
             shown = f"{ours.ids[:12].tolist()} instead of {theirs[:12].tolist()}"

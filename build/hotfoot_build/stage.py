@@ -42,9 +42,10 @@ def write(stage: Path, plan: Plan, original: Original, progress: Progress) -> Ma
 
     Raises PassError for a pass that broke its contract, UnsupportedError for a graph that does not fit config.json.
     """
+    facts = _task_facts(plan, original)
     with progress.step("tokenizer") as step:
-        sides, pad_id = original.sides, original.pad_id
-        tokenizer = tokenizer_files.write(original.tokenizer, plan.snapshot.path, stage / TOKENIZER_DIR, sides, pad_id, plan.known)
+        sides, pad_id, known = original.sides, original.pad_id, tuple(dict.fromkeys((*plan.known, *plan.task.known(facts))))
+        tokenizer = tokenizer_files.write(original.tokenizer, plan.snapshot.path, stage / TOKENIZER_DIR, sides, pad_id, known)
         step.result = f"{size(sum(f.size for f in tokenizer.files))}, {tokenizer.hash[:12]}"
     with progress.step("passes") as step:
         optimised = [_optimise(graph.load(path, role), plan, original) for role, path in original.graphs.items()]
@@ -69,7 +70,7 @@ def write(stage: Path, plan: Plan, original: Original, progress: Progress) -> Ma
         tokenizer=tokenizer,
         max_tokens=plan.facts.max_tokens,
         labels=plan.facts.labels,
-        facts=_task_facts(plan, original),
+        facts=facts,
         files=manifests.describe(stage, _own_files(stage)),
         independent_rows=not mixing,
     )

@@ -22,7 +22,7 @@ from hotfoot.session import Probe, Session, numerics, open_session
 from hotfoot.settings import Settings
 from hotfoot.shared_cache import SharedCache
 from hotfoot.task import Array, Encoded, Fit, Means, Request, Task
-from hotfoot.tokenizer import Tokenizer, open_tokenizer
+from hotfoot.tokenizer import Tokenizer, add, open_tokenizer
 
 
 @dataclass(frozen=True)
@@ -155,12 +155,13 @@ class Model:
             self.memory.warm(made.tokens, made.timings["run"] / 1e3, self.manifest.max_tokens)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Metered:
-    """A tokenizer that refuses more than `most` tokens a call, for tasks to use as they use any other."""
+    """A tokenizer that refuses more than `most` tokens of one request, for tasks to use as they use any other."""
 
     tokenizer: Tokenizer
     most: int
+    used: int = 0
 
     @property
     def max_tokens(self) -> int:
@@ -171,13 +172,18 @@ class Metered:
         self, texts: Sequence[str], *, truncate: Side | None, paths: Sequence[str] = (), stride: int | None = None
     ) -> tuple[Encoded, ...]:
         """As the tokenizer's own; raises TooLargeError, too."""
-        return self.tokenizer.encode(texts, truncate=truncate, paths=paths, stride=stride, most=self.most)
+        return self._counted(self.tokenizer.encode(texts, truncate=truncate, paths=paths, stride=stride, most=self.most), paths)
 
     def encode_pairs(
         self, firsts: Sequence[str], seconds: Sequence[str], fit: Fit, paths: Sequence[tuple[str, str]]
     ) -> tuple[Encoded, ...]:
         """As the tokenizer's own; raises TooLargeError, too."""
-        return self.tokenizer.encode_pairs(firsts, seconds, fit, paths, most=self.most)
+        return self._counted(self.tokenizer.encode_pairs(firsts, seconds, fit, paths, most=self.most), [path for _, path in paths])
+
+    def _counted(self, encoded: tuple[Encoded, ...], paths: Sequence[str]) -> tuple[Encoded, ...]:
+        """One call holds to the bound by itself; a request of texts and pairs makes two."""
+        self.used = add(self.used, sum(len(e.ids) for e in encoded), self.most, paths[-1] if paths else "inputs")
+        return encoded
 
     def id_of(self, token: str) -> int | None:
         """The id of a token by its own spelling, None for one outside the vocabulary."""

@@ -161,9 +161,12 @@ def listen(host: str, port: int) -> socket.socket:
     """A listening socket. Raises UnsupportedError when the address cannot be had."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        return socket.create_server((host, port), family=family, backlog=BACKLOG)
+        door = socket.create_server((host, port), family=family, backlog=BACKLOG)
     except OSError as error:
         raise UnsupportedError(f"cannot listen on {host} port {port}: {error.strerror}.", hint="Choose another --host or --port.") from None
+    # what it accepts inherits this, which asyncio leaves unset here: the body of an answer would wait 40 ms for the receipt of its head
+    door.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return door
 
 
 if __name__ == "__main__":

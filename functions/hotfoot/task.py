@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pkgutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from typing import Any, Literal, Protocol, TypeVar
@@ -21,8 +21,10 @@ from hotfoot.contract.manifest import Manifest, Side
 
 Array = NDArray[np.float32]
 Options = Mapping[str, Any]
-# what the build stage proves a task on: texts as they are, questions with a context, queries with documents, texts with a masked word
-Corpus = Literal["texts", "questions", "rankings", "masked"]
+# what the build stage proves a task on: texts as they are, questions with a context, queries with documents, texts with hypotheses on
+# them, texts with a masked word
+Corpus = Literal["texts", "questions", "rankings", "hypotheses", "masked"]
+Cut = Literal["first", "second"]
 Family = Literal["encoder", "decoder", "encoder-decoder"]
 T = TypeVar("T")
 
@@ -109,11 +111,6 @@ class Encoded:
 
         return Encoded(self.ids[keep], self.type_ids[keep], self.item, marks)
 
-    def settled(self) -> Encoded:
-        """The same with its marks made, so that it needs nothing that they are made from."""
-        made = self.marks()
-        return replace(self, marks=lambda: made)
-
 
 @dataclass(frozen=True)
 class Request:
@@ -133,11 +130,13 @@ class Request:
 
 @dataclass(frozen=True)
 class Fit:
-    """How a pair is brought to the limit: its second text alone is cut, or read in windows.
+    """How a pair is brought to the limit: one of its texts is cut, or its second read in windows.
 
-    truncate: the side to cut it at, None to refuse a pair that is too long. stride: read it in windows that overlap by so many tokens.
-    yields: a stride that would leave a window nothing new becomes half of what the window holds; else it is refused. window: tokens
-    of a pair at most, None for the model's limit. first: tokens of the first text at most, the rest is cut; None for all.
+    truncate: the side to cut at, None to refuse a pair that is too long. cuts: which text is cut, the other never is; longest: the
+    longer, and both once they are equal, as transformers does where nothing else is asked for. stride: read the second in windows that
+    overlap by so many tokens. yields: a stride that would leave a window nothing new becomes half of what the window holds; else it is
+    refused. window: tokens of a pair at most, None for the model's limit. first: tokens of the first text at most, the rest is cut;
+    None for all.
     """
 
     truncate: Side | None = None
@@ -145,6 +144,7 @@ class Fit:
     yields: bool = False
     window: int | None = None
     first: int | None = None
+    cuts: Cut | Literal["longest"] = "second"
 
 
 class Tokenizer(Protocol):
@@ -218,6 +218,11 @@ def everything(_ids: NDArray[np.int64], output: Array) -> Array:
     return output
 
 
+def nothing(_facts: Mapping[str, Any]) -> tuple[str, ...]:
+    """What is known of requests to most tasks."""
+    return ()
+
+
 @dataclass(frozen=True)
 class Task:
     """One task, for both sides of the wall.
@@ -227,8 +232,8 @@ class Task:
     each, by precision. sample: an input that the task answers, for warm-up and documentation, or what makes one out of the
     manifest. probe: what parity compares of one input, given its ids and what the graph says of it: all, unless that is large (a
     whole vocabulary a token). It is asked of the original too, so that neither side keeps more. corpus: what the task is proven
-    on. generate: of a task that makes text, one answer
-    an input for `decode` to take; its `run` then gives the logits of given tokens, for parity.
+    on. generate: of a task that makes text, one answer an input for `decode` to take; its `run` then gives the logits of given
+    tokens, for parity. known: out of the facts, the texts that requests will bring again and again.
     """
 
     name: str
@@ -246,6 +251,12 @@ class Task:
     probe: Callable[[NDArray[np.int64], Array], Array] = everything
     corpus: Corpus = "texts"
     generate: Callable[[Request, tuple[Encoded, ...], Means], list[Any]] | None = None
+    known: Callable[[Mapping[str, Any]], tuple[str, ...]] = nothing
+
+    @property
+    def cuts(self) -> Cut:
+        """Which text is cut of the pairs that the task is proven on: a document for its query, a text for its hypothesis."""
+        return "first" if self.corpus == "hypotheses" else "second"
 
 
 def encode_texts(request: Request, tokenizer: Tokenizer) -> tuple[Encoded, ...]:

@@ -133,10 +133,15 @@ class Tokenizer:
         if fit.cuts == "second":
             heads = self._once(firsts, heres, lambda t, p: self._read(t, p, fit.first is None, special=False, cut=fit.first), fit.first)
             tails: Iterable[Encoded] = self._seconds(seconds, theres, fit, window)
-        else:
+        elif fit.cuts == "first":
             heads = self._once(firsts, heres, lambda t, p: self._seconds(t, p, fit, window))
-            other = fit if fit.cuts == "longest" else Fit()
-            tails = self._once(seconds, theres, lambda t, p: self._seconds(t, p, other, window))
+            tails = self._once(seconds, theres, lambda t, p: self._read(t, p, whole=True, special=False))
+        else:  # which of them is longer shows only when both are read to the end
+            kept = None if fit.truncate is None else window
+            heads, tails = (
+                self._once(t, p, lambda t, p: self._read(t, p, kept is None, special=False, cut=kept))
+                for t, p in ((firsts, heres), (seconds, theres))
+            )
         encoded: list[Encoded] = []
         total = 0
         for pair, path in joined(self._frame, heads, tails, fit, window, paths):

@@ -43,6 +43,21 @@ def test_rankings_are_ten_documents_for_each_of_over_a_hundred_queries() -> None
     assert sum(len(document.split()) > 300 for document in own.seconds) >= 10
 
 
+def test_hypotheses_are_several_on_each_of_nearly_two_hundred_texts() -> None:
+    own = calibrate.samples("hypotheses", None)
+    assert set(own.groups) <= {4, 5}  # one less where a text's own word is a topic, too
+    assert 150 < len(own.groups) < 250
+    assert len(own.texts) == len(own.seconds) == sum(own.groups)
+    start = 0
+    for count in own.groups:
+        assert len(set(own.texts[start : start + count])) == 1
+        assert len(set(own.seconds[start : start + count])) == count
+        assert all(hypothesis.startswith("This example is ") for hypothesis in own.seconds[start : start + count])
+        assert own.seconds[start].removeprefix("This example is ").rstrip(".") in own.texts[start]
+        start += count
+    assert len(own.texts[-1].split()) > 400  # past every limit
+
+
 def test_masks_go_into_the_texts_once_they_are_known() -> None:
     own = calibrate.samples("masked", None)
     assert own == calibrate.samples("texts", None)
@@ -55,6 +70,7 @@ def test_own_samples_are_the_same_every_time() -> None:
     lines = calibrate.samples("texts", None).texts[:200]
     assert pairs_of_texts.questions(lines) == pairs_of_texts.questions(lines)
     assert pairs_of_texts.rankings(lines) == pairs_of_texts.rankings(lines)
+    assert pairs_of_texts.hypotheses(lines) == pairs_of_texts.hypotheses(lines)
 
 
 def test_questions_of_the_users_own(tmp_path: Path) -> None:
@@ -68,6 +84,12 @@ def test_rankings_of_the_users_own(tmp_path: Path) -> None:
     assert found == calibrate.Samples(("a", "a", "a", "b", "b"), ("x", "y", "z", "x", "y"), (3, 2))
 
 
+def test_hypotheses_of_the_users_own(tmp_path: Path) -> None:
+    lines = ('{"text": "a", "hypotheses": ["x", "y"]}', '{"text": "b", "pair": "x"}')
+    found = calibrate.samples("hypotheses", written(tmp_path, "\n".join(lines)))
+    assert found == calibrate.Samples(("a", "a", "b"), ("x", "y", "x"), (2, 1))
+
+
 @pytest.mark.parametrize(
     ("corpus", "line", "said"),
     [
@@ -78,6 +100,7 @@ def test_rankings_of_the_users_own(tmp_path: Path) -> None:
         ("questions", "Who?", "line 2 is not JSON"),
         ("rankings", '{"query": "q", "documents": []}', r'line 2 is not {"query": "…", "documents": \["…"\]} or'),
         ("rankings", '{"query": "q", "documents": ["x", 5]}', "line 2 is not"),
+        ("hypotheses", '{"text": "t", "hypotheses": []}', r'line 2 is not {"text": "…", "hypotheses": \["…"\]} or'),
     ],
 )
 def test_a_line_of_another_form_is_named(tmp_path: Path, corpus: Any, line: str, said: str) -> None:
@@ -87,7 +110,7 @@ def test_a_line_of_another_form_is_named(tmp_path: Path, corpus: Any, line: str,
     assert caught.value.where == "--samples"
 
 
-@pytest.mark.parametrize("corpus", ["questions", "rankings"])
+@pytest.mark.parametrize("corpus", ["questions", "rankings", "hypotheses"])
 def test_pairs_need_a_file_that_can_hold_them(tmp_path: Path, corpus: Any) -> None:
     with pytest.raises(InputError, match=r"mine\.txt has no pairs of texts\. Give a \.jsonl file of"):
         calibrate.samples(corpus, written(tmp_path, "a\nb\n", "mine.txt"))
@@ -97,6 +120,7 @@ def test_pairs_need_a_file_that_can_hold_them(tmp_path: Path, corpus: Any) -> No
         calibrate.samples(corpus, written(tmp_path, '{"text": "a", "pair": "b"}\n'))
 
 
-def test_an_order_takes_two_documents(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="has one document a query; an order takes two"):
-        calibrate.samples("rankings", written(tmp_path, '{"text": "a", "pair": "x"}\n{"text": "b", "pair": "x"}\n'))
+@pytest.mark.parametrize(("corpus", "said"), [("rankings", "document a query"), ("hypotheses", "hypothesis a text")])
+def test_an_order_takes_two(tmp_path: Path, corpus: Any, said: str) -> None:
+    with pytest.raises(InputError, match=f"has one {said}; an order takes two"):
+        calibrate.samples(corpus, written(tmp_path, '{"text": "a", "pair": "x"}\n{"text": "b", "pair": "x"}\n'))

@@ -23,7 +23,7 @@ from support import tiny
 FILES = ("config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
 
 
-@pytest.mark.parametrize(("name", "texts", "samples"), [("answers", 20, 5), ("ranks", 70, 2), ("masks", 21, 5)])
+@pytest.mark.parametrize(("name", "texts", "samples"), [("answers", 20, 5), ("ranks", 70, 2), ("masks", 21, 5), ("nli", 50, 5)])
 @pytest.mark.parametrize("precision", ["fp32", "int8"])
 def test_each_is_proven_and_gives_its_answers_again(name: str, texts: int, samples: int, precision: str) -> None:
     built = tiny.artifact(name, precision)
@@ -63,6 +63,54 @@ def test_the_limit_cuts_pairs_as_the_original_did() -> None:
     assert lengths.count(128) >= 1  # whose ids parity has compared with the original's
 
 
+def test_the_limit_cuts_the_text_and_never_a_hypothesis() -> None:
+    model, samples = Model.open(tiny.artifact("nli").path), calibrate.samples("hypotheses", tiny.pairs("hypotheses"))
+    encoded = model.outputs(samples.texts, samples.seconds)[0]
+    assert max(len(e.ids) for e in encoded) == 64
+    assert sum(len(e.ids) == 64 for e in encoded) >= 5
+    for pair, hypothesis in zip(encoded, samples.seconds, strict=True):
+        assert pair.second is not None
+        assert pair.ids[slice(*pair.second)].tolist() == model.tokenizer.encode([hypothesis], truncate=None)[0].ids[1:-1].tolist()
+
+
+# transformers takes the last output of a model whose names do not say, without a word
+def test_which_output_is_entailment_is_known_or_the_build_stops(tmp_path: Path) -> None:
+    assert tiny.artifact("nli").manifest.facts == {"entailment": 0, "contradiction": 2}
+    assert tiny.artifact("nli-two").manifest.facts == {"entailment": 1, "contradiction": 0}
+    nameless = Path(shutil.copytree(tiny.models() / "nli", tmp_path / "nameless"))
+    config = json.loads((nameless / "config.json").read_text())
+    config |= {"id2label": {str(i): f"LABEL_{i}" for i in range(3)}, "label2id": {f"LABEL_{i}": i for i in range(3)}}
+    (nameless / "config.json").write_text(json.dumps(config))
+    with pytest.raises(UnsupportedError, match=r"none of the model's labels \(LABEL_0, LABEL_1, LABEL_2\) is called entailment"):
+        tiny.run_build(tiny.request("nli", tmp_path / "out", model=str(nameless)))
+    assert not (tmp_path / "out").exists()
+    told = tiny.request("nli", tmp_path / "out", model=str(nameless), entailment="LABEL_0", labels=("music", " sport"))
+    built = tiny.run_build(told)
+    assert built.manifest.facts == {"entailment": 0, "contradiction": 2, "candidate_labels": ["music", "sport"]}
+    # the tokens of their hypotheses ship with the tokenizer
+    remembering = Model.open(built.path, cache_bytes=2**22)
+    remembering.predict("the fox")
+    assert remembering.tokenizer.encodings is not None
+    assert remembering.tokenizer.encodings.stats.misses == 1  # the text's own
+    same = Model.open(tiny.artifact("nli").path).predict("the fox", {"candidate_labels": ["music", "sport"]})
+    assert Model.open(built.path).predict("the fox").answer == same.answer
+    assert tiny.run_build(replace(told, labels=("music",))).manifest.facts["candidate_labels"] == ["music"]  # and not what was there
+
+
+def test_labels_of_the_user_s_own_are_for_one_task(tmp_path: Path) -> None:
+    for asked in ({"labels": ("music",)}, {"entailment": "LABEL_0"}):
+        with pytest.raises(UnsupportedError, match="--labels and --entailment have no meaning for text-ranking"):
+            tiny.run_build(tiny.request("ranks", tmp_path / "out", **asked))
+
+
+@pytest.mark.slow
+def test_a_hypothesis_that_leaves_no_room_is_named(tmp_path: Path) -> None:
+    with pytest.raises(
+        UnsupportedError, match=r"'This example is .*' has \d+ tokens: with 3 special ones it leaves no room .*, as the limit is 9\."
+    ):
+        tiny.run_build(tiny.request("nli", tmp_path / "out", max_tokens=9))
+
+
 def bring(name: str, folder: Path, files: tuple[str, ...] = FILES) -> Path:
     folder.mkdir()
     shutil.copyfile(tiny.exported(name), folder / "model.onnx")
@@ -72,7 +120,7 @@ def bring(name: str, folder: Path, files: tuple[str, ...] = FILES) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["answers", "ranks-roberta", "masks-roberta"])
+@pytest.mark.parametrize("name", ["answers", "ranks-roberta", "masks-roberta", "nli"])
 def test_an_onnx_file_of_the_users_own(name: str, tmp_path: Path) -> None:
     built = tiny.run_build(tiny.request(name, tmp_path / "out", model=str(bring(name, tmp_path / "mine"))))
     ours, theirs = Model.open(built.path), Model.open(tiny.artifact(name).path)
@@ -178,7 +226,10 @@ def test_a_probe_of_the_users_own_is_asked_here(tmp_path: Path, monkeypatch: pyt
 
 def measured(name: str, change: Any, wanted: dict[str, float]) -> dict[str, float]:
     """What parity says when the original's outputs are changed by `change`."""
-    model, corpus = Model.open(tiny.artifact(name).path), {"answers": "questions", "ranks": "rankings"}.get(name, "texts")
+    model, corpus = (
+        Model.open(tiny.artifact(name).path),
+        {"answers": "questions", "ranks": "rankings", "nli": "hypotheses"}.get(name, "texts"),
+    )
     path = tiny.texts() if corpus == "texts" else tiny.pairs(corpus)
     samples = calibrate.samples(model.task.corpus, path)
     if model.task.corpus == "masked":
@@ -189,7 +240,7 @@ def measured(name: str, change: Any, wanted: dict[str, float]) -> dict[str, floa
     return {m.name: m.value for m in found.metrics}
 
 
-@pytest.mark.parametrize("name", ["answers", "ranks", "masks"])
+@pytest.mark.parametrize("name", ["answers", "ranks", "masks", "nli"])
 def test_the_gate_sees_what_is_the_same(name: str) -> None:
     wanted = dict(Model.open(tiny.artifact(name).path).task.thresholds["fp32"])
     assert all(value == pytest.approx(1.0, abs=1e-6) for value in measured(name, lambda _, o: o, wanted).values())
@@ -206,6 +257,8 @@ def swapped(output: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         ("answers", lambda i, o: np.roll(o, 3, axis=0) if i % 2 else o, "exact_match 0.5"),
         ("ranks", lambda _, o: -o, "kendall -1.0"),
         ("masks", lambda i, o: swapped(o) if i % 2 else o, "top1 0.5"),
+        ("nli", lambda _, o: -o, "kendall -1.0"),
+        ("nli", lambda _, o: o[::-1], "label_agreement 0.0"),
     ],
 )
 def test_the_gate_sees_what_is_not(name: str, change: Any, missed: str) -> None:
@@ -214,7 +267,7 @@ def test_the_gate_sees_what_is_not(name: str, change: Any, missed: str) -> None:
         measured(name, change, wanted)
 
 
-@pytest.mark.parametrize("name", ["answers", "ranks", "masks"])
+@pytest.mark.parametrize("name", ["answers", "ranks", "masks", "nli"])
 def test_a_number_that_is_none_never_passes(name: str) -> None:
     wanted = dict.fromkeys(Model.open(tiny.artifact(name).path).task.thresholds["int4"], -9.0)
     with pytest.raises(ParityError, match="missed"):

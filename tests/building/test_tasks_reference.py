@@ -36,6 +36,7 @@ WORDS = (
     "U.S.",
     "ß",
 )
+FUNCTIONS = ("none", "sigmoid", "softmax")
 QUESTIONS = [
     {},
     {"top_k": 4},
@@ -48,6 +49,8 @@ QUESTIONS += [
     {"max_seq_len": 60, "doc_stride": 10, "top_k": 6},
     {"max_seq_len": 50, "top_k": 2, "align_to_words": False, "max_answer_len": 40},
 ]
+ENTAILED = [{}, {"multi_label": True}, {"hypothesis_template": "the {} near paris", "multi_label": True}, {"hypothesis_template": "{}"}]
+CLASSIFIED = [{"top_k": k, "truncation": True, **f} for k in (None, 1, 3) for f in ({}, *({"function_to_apply": f} for f in FUNCTIONS))]
 MASKED = [{}, {"top_k": 3}, {"top_k": 9}, {"targets": ["fox", "dog", "zebra", " fox"]}, {"targets": "paris"}]
 
 
@@ -67,6 +70,25 @@ def questions(model: str) -> list[Any]:
     return [*made, *own, {"question": "who?", "context": "  Maria\n\t and 🦊🦊 the   fox  "}]
 
 
+def statements(model: str) -> list[Any]:
+    dice = np.random.default_rng(len(model))
+    made = [
+        {"sequences": sentence(dice, 1, most), "candidate_labels": list(dict.fromkeys(dice.choice(WORDS, 6).tolist()))}
+        for most in (3, 9, 20, 80)
+        for _ in range(5)
+    ]
+    several = [sentence(dice, 1, 30) for _ in range(4)]
+    return [*made, {"sequences": several, "candidate_labels": "fox, street, Maria Gonzalez"}]
+
+
+def classified(model: str) -> list[Any]:
+    """Texts, and pairs of all lengths, whose limit is 64 tokens."""
+    dice = np.random.default_rng(len(model))
+    texts = [sentence(dice, 1, most) for most in (3, 9, 90) for _ in range(3)]
+    pairs = [{"text": sentence(dice, 1, one), "text_pair": sentence(dice, 1, two)} for one in (3, 20, 90) for two in (3, 20, 90)]
+    return [*texts, *pairs, texts]
+
+
 def queries(model: str) -> list[Any]:
     dice = np.random.default_rng(len(model))
     return [{"query": " ".join(dice.choice(WORDS[:5], 3)), "texts": [sentence(dice, 1, 25) for _ in range(7)]} for _ in range(12)]
@@ -83,13 +105,25 @@ JOBS: list[tuple[str, Any, Any]] = [
     *((f"answers{kind}", questions, QUESTIONS) for kind in ("", "-roberta")),
     *((f"ranks{kind}", queries, [{}]) for kind in ("", "-roberta")),  # the longest are cut
     *((f"masks{kind}", gaps, MASKED) for kind in ("", "-roberta")),
+    *((f"nli{kind}", statements, ENTAILED) for kind in ("", "-two")),
+    # two labels, labels that may all hold, numbers, one label, and twelve whose file has them in another order
+    *((name, classified, CLASSIFIED) for name in ("pairs", "many", "scale", "score", "classes")),
 ]
+
+
+TASKS = {**tiny.TASKS, **tiny.MORE}
 
 
 @cache
 def reference() -> dict[str, Any]:
     jobs = [
-        {"task": tiny.MORE[name], "model": str(tiny.models() / name), "inputs": inputs(name), "parameters": parameters}
+        {
+            "task": TASKS[name],
+            "model": str(tiny.models() / name),
+            "max_tokens": 64 if name == "classes" else None,
+            "inputs": inputs(name),
+            "parameters": parameters,
+        }
         for name, inputs, parameters in JOBS
     ]
     folder = tiny.room() / "reference"
@@ -172,6 +206,40 @@ def test_fillings_are_those_of_the_pipeline(name: str) -> None:
                 assert [m["sequence"] for m in mine] == [w["sequence"] for w in wanted], said
             else:  # theirs has the special tokens around it, and may lack the space before a mask
                 assert [bare(m["sequence"]) for m in mine] == [bare(w["sequence"]) for w in wanted], said
+
+
+@pytest.mark.parametrize("name", ["nli", "nli-two"])
+def test_labels_are_those_of_the_pipeline(name: str) -> None:
+    orders, spread = set(), 0.0
+    for asked, parameters, ours, theirs in both(name):
+        one = isinstance(theirs, dict)
+        for mine, wanted in zip([ours] if one else ours, [theirs] if one else theirs, strict=True):
+            assert [m["label"] for m in mine] == wanted["labels"], f"{parameters} on {asked}"
+            assert [m["score"] for m in mine] == pytest.approx(wanted["scores"], abs=1e-4), f"{parameters} on {asked}"
+            orders.add(tuple(wanted["labels"]))
+            spread = max(spread, max(wanted["scores"]) - min(wanted["scores"]))
+    assert len(orders) > 40
+    assert spread > 0.1
+
+
+def test_one_label_is_weighed_alone_as_the_pipeline_does_always() -> None:
+    asked = {"sequences": "the quick fox", "candidate_labels": ["fox"]}
+    model = Model.open(tiny.artifact("nli").path)
+    (one,), several = model.predict(asked, {"multi_label": True}).answer, model.predict({**asked, "candidate_labels": ["fox", "dog"]})
+    assert 0 < one["score"] < 1
+    assert [a["score"] for a in model.predict(asked).answer] == [1.0]
+    assert len(several.answer) == 2
+
+
+@pytest.mark.parametrize("name", ["pairs", "many", "scale", "score", "classes"])
+def test_classes_are_those_of_the_pipeline(name: str) -> None:
+    found = set()
+    for asked, parameters, ours, theirs in both(name):
+        for mine, wanted in zip(ours, theirs if isinstance(asked, list) else [theirs], strict=True):
+            assert [m["label"] for m in mine] == [w["label"] for w in wanted], f"{parameters} on {asked}"
+            assert [m["score"] for m in mine] == pytest.approx([w["score"] for w in wanted], abs=1e-4), f"{parameters} on {asked}"
+            found.add(round(mine[0]["score"], 3))
+    assert len(found) > 10
 
 
 def bare(sequence: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -11,7 +12,7 @@ from hotfoot.bulk.answers import prepare
 from hotfoot.contract.bulk import BulkOptions
 from hotfoot.contract.errors import InputError
 from support.bulk import lines, run
-from support.serving import model
+from support.serving import model, opened
 
 
 def test_one_question_is_asked_of_every_text() -> None:
@@ -58,7 +59,30 @@ def test_masks_are_filled_and_a_text_without_one_is_an_error() -> None:
     assert [[f["token_str"] for f in ranking] for ranking in third["prediction"]] == [["guitar"], ["guitar"]]
 
 
-@pytest.mark.parametrize(("task", "name"), [("question-answering", "question"), ("text-ranking", "query")])
-def test_what_is_asked_of_all_must_be_said(task: str, name: str) -> None:
-    with pytest.raises(InputError, match=rf"parameters\.{name}: is missing: {task} puts one {name} to every text"):
+def test_every_text_gets_the_same_labels() -> None:
+    asked = {"candidate_labels": ["politics", "music", "cooking"]}
+    work = prepare(model("zero-shot-classification"), BulkOptions(parameters=asked))
+    _, found = run(b"a text\nhello world\n", work=work)
+    for record, text in zip(lines(found), ("a text", "hello world"), strict=True):
+        assert [r["label"] for r in record["prediction"]] == ["music", "cooking", "politics"]
+        alone = model("zero-shot-classification").predict(text, asked)
+        assert record["prediction"] == json.loads(json.dumps(alone.answer))
+
+
+def test_labels_given_at_build_time_need_not_be_said(tmp_path: Path) -> None:
+    built = opened(tmp_path, "zero-shot-classification", facts={"candidate_labels": ["politics", "music"]})
+    _, found = run(b"a text\n", work=prepare(built, BulkOptions()))
+    assert [r["label"] for r in lines(found)[0]["prediction"]] == ["music", "politics"]
+
+
+@pytest.mark.parametrize(
+    ("task", "name", "said"),
+    [
+        ("question-answering", "question", "one question"),
+        ("text-ranking", "query", "one query"),
+        ("zero-shot-classification", "candidate_labels", "the same labels"),
+    ],
+)
+def test_what_is_asked_of_all_must_be_said(task: str, name: str, said: str) -> None:
+    with pytest.raises(InputError, match=rf"parameters\.{name}: is missing: {task} puts {said} to every text"):
         prepare(model(task), BulkOptions())

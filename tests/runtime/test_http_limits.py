@@ -71,6 +71,15 @@ def test_too_many_tokens_gives_both_counts(path: str) -> None:
     assert answer.json()["error"].startswith("the request has 33 tokens up to inputs[10], the limit is 30.")
 
 
+def test_tokens_of_texts_and_of_pairs_count_together() -> None:
+    http = client("text-classification", limits=Limits(request_bytes=9000, response_bytes=99_000, tokens=30))
+    pair = {"text": "good", "text_pair": "bad"}
+    assert http.post("/", json={"inputs": ["good"] * 5 + [pair] * 3}).headers["x-compute-tokens"] == "30"
+    answer = http.post("/", json={"inputs": ["good"] * 6 + [pair] * 3})
+    assert (answer.status_code, answer.json()["error_type"]) == (413, "TooLarge")
+    assert "has 33 tokens" in answer.json()["error"]
+
+
 def test_tokens_of_windows_count_as_they_run() -> None:
     http = client("token-classification", limits=Limits(request_bytes=9000, response_bytes=99_000, tokens=300))
     body: dict[str, Any] = {"inputs": "in " * 200, "parameters": {"stride": 0}}

@@ -97,3 +97,15 @@ def test_memory_keeps_their_answers_apart() -> None:
     assert {n: a.content for n, a in again.items()} == {n: a.content for n, a in answers.items()}
     assert len({a.content for a in again.values()}) == 3
     assert {n: a.headers["x-model-digest"] for n, a in again.items()} == {n: a.headers["x-model-digest"] for n, a in answers.items()}
+
+
+def test_a_models_id_is_any_artifact_of_that_model() -> None:
+    """Two artifacts of one model, as in two precisions, are told apart by path; the body may name the model all the same."""
+    http = several()
+    named = http.post("/models/vectors/v1/embeddings", json={"input": "north", "model": "rigged/tiny"})
+    assert (named.status_code, named.json()["data"][0]["embedding"]) == (200, [0.0, 1.0, 0.0, 0.0])
+    assert http.post("/v1/embeddings", json={"input": "north", "model": "rigged/tiny"}).json() == named.json()
+    ranked = http.post("/rerank", json={"query": "query", "texts": ["market", "guitar"], "model": "rigged/tiny"})
+    assert [r["index"] for r in ranked.json()] == [1, 0]
+    absent = http.post("/models/tags/embed", json={"inputs": "x", "model": "rigged/tiny"})
+    assert (absent.status_code, "there is no '/embed' for the task token-classification" in absent.json()["error"]) == (404, True)

@@ -1,4 +1,4 @@
-"""Two texts in one encoding: as the library makes it, with only the second text cut or read in windows."""
+"""Two texts in one encoding: as the library makes it, with one text cut, or the longer, or the second read in windows."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from hotfoot.contract.errors import ArtifactError, InputError, TooLargeError
@@ -64,6 +64,43 @@ def test_only_the_second_text_is_cut_as_the_library_does(kind: str, side: Side, 
         whole = made(kind).encode(a, b)
         assert len(mine.ids) == min(limit, len(whole.ids))
         assert mine.ids[-1] == whole.ids[-1] or side == "right"
+
+
+@pytest.mark.parametrize("limit", [32, 41, 64])
+@pytest.mark.parametrize("side", SIDES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_only_the_first_text_is_cut_as_the_library_does(kind: str, side: Side, limit: int) -> None:
+    theirs = made(kind)
+    theirs.enable_truncation(limit, strategy="only_first", direction=side)
+    firsts = SECONDS[:-1]
+    # every text with every hypothesis, as a request for labels has them
+    whole = [(a, b) for a in firsts for b in FIRSTS[:-1]]
+    found = pairs(kind, limit, Fit(truncate=side, cuts="first"), [a for a, _ in whole], [b for _, b in whole])
+    for mine, (a, b) in zip(found, whole, strict=True):
+        same(mine, theirs.encode(a, b))
+    assert max(len(mine.ids) for mine in found) == limit
+
+
+@pytest.mark.parametrize("limit", [8, 9, 32, 41, 64])
+@pytest.mark.parametrize("side", SIDES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_longer_text_is_cut_as_the_library_does(kind: str, side: Side, limit: int) -> None:
+    theirs = made(kind)
+    theirs.enable_truncation(limit, strategy="longest_first", direction=side)
+    whole = [(a, b) for one in FIRSTS for two in SECONDS for a, b in ((one, two), (two, one), (one, one))]
+    found = pairs(kind, limit, Fit(truncate=side, cuts="longest"), [a for a, _ in whole], [b for _, b in whole])
+    for mine, (a, b) in zip(found, whole, strict=True):
+        same(mine, theirs.encode(a, b))
+
+
+@settings(deadline=None, max_examples=60)
+@example(limit=6, one=60, two=40, side="right")  # the odd token is the longer text's, however long both are
+@given(limit=st.integers(5, 60), one=st.integers(1, 70), two=st.integers(1, 70), side=st.sampled_from(SIDES))
+def test_the_longer_text_is_cut_first_whatever_the_lengths(limit: int, one: int, two: int, side: Side) -> None:
+    theirs = made("wordpiece")
+    theirs.enable_truncation(limit, strategy="longest_first", direction=side)
+    (mine,) = pairs("wordpiece", limit, Fit(truncate=side, cuts="longest"), ["in " * one], ["paris " * two])
+    same(mine, theirs.encode("in " * one, "paris " * two))
 
 
 @pytest.mark.parametrize("stride", [0, 3, 11])
@@ -138,12 +175,31 @@ def test_what_is_too_long_is_named() -> None:
         pairs("wordpiece", 8, Fit(truncate="right"), ["in"] * 4, ["in " * 90] * 4, most=20)
 
 
+def test_the_text_that_would_be_cut_is_named() -> None:
+    said = "the pair has 11 tokens, the limit is 8, special tokens included. Shorten it, or ask for truncation."
+    for fit, first, second, where in (
+        (Fit(cuts="first"), "in " * 6, "in paris", "inputs[1].a"),
+        (Fit(cuts="first"), "in " * 4, "in paris in paris", "inputs[1].a"),
+        (Fit(cuts="longest"), "in " * 6, "in paris", "inputs[1].a"),
+        (Fit(cuts="longest"), "in paris", "in " * 6, "inputs[1].b"),
+    ):
+        with pytest.raises(InputError) as caught:
+            pairs("wordpiece", 8, fit, ["in", first], ["paris", second])
+        assert str(caught.value) == f"{where}: {said}"
+    for side in (None, *SIDES):
+        with pytest.raises(InputError, match=r"^inputs\[1\]\.b: has 5 tokens; beside the 3 special ones they leave no room"):
+            pairs("wordpiece", 8, Fit(truncate=side, cuts="first"), ["in", "in"], ["paris", "in " * 5])
+    with pytest.raises(TooLargeError, match=r"24 tokens up to inputs\[2\]\.a, the limit is 20"):
+        pairs("wordpiece", 8, Fit(truncate="right", cuts="first"), ["in " * 90] * 4, ["in"] * 4, most=20)
+
+
+@pytest.mark.parametrize("cuts", ["first", "second", "longest"])
 @pytest.mark.parametrize("at", [0, 1])
-def test_a_text_without_tokens_is_named(at: int) -> None:
+def test_a_text_without_tokens_is_named(at: int, cuts: Any) -> None:
     texts = [["in", "paris"], ["in", "paris"]]
     texts[at][1] = "  "
     with pytest.raises(InputError, match=rf"inputs\[1\]\.{'ab'[at]}: the text has no tokens"):
-        pairs("wordpiece", 16, Fit(), *texts)
+        pairs("wordpiece", 16, Fit(cuts=cuts), *texts)
 
 
 class Watched:
@@ -172,6 +228,20 @@ def test_a_query_is_read_once_and_no_more_of_a_document_than_is_kept() -> None:
         theirs = made("wordpiece")
         theirs.enable_truncation(32, strategy="only_second")
         same(mine, theirs.encode("the man plays", document))
+
+
+def test_a_text_and_every_hypothesis_are_read_once() -> None:
+    rust: Any = Watched(made("wordpiece"))
+    texts, hypotheses = ["in paris " * 5000, "the man"], ["the man plays", "in the river", "the man"]
+    whole = [(a, b) for a in texts for b in hypotheses]
+    paths = [(f"inputs[{i}]", f"labels[{i}]") for i in range(len(whole))]
+    encoded = Tokenizer(rust, 32).encode_pairs([a for a, _ in whole], [b for _, b in whole], Fit(truncate="right", cuts="first"), paths)
+    assert len(rust.texts) == 5
+    assert sum(map(len, rust.texts)) < 1000
+    theirs = made("wordpiece")
+    theirs.enable_truncation(32, strategy="only_first")
+    for mine, (a, b) in zip(encoded, whole, strict=True):
+        same(mine, theirs.encode(a, b))
 
 
 class Blind(Watched):

@@ -202,6 +202,14 @@ def test_port_in_use(capsys: pytest.CaptureFixture[str]) -> None:
     assert "cannot listen on 127.0.0.1 port" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def test_no_part_of_an_answer_waits_for_the_receipt_of_another(host: str) -> None:
+    with server.listen(host, 0) as door, socket.create_connection(door.getsockname()[:2], timeout=20):
+        accepted, _ = door.accept()
+        with accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) == 1
+
+
 def test_every_kind_of_error_has_an_exit_code() -> None:
     assert set(EXIT_CODES) == set(KINDS)
     assert 0 not in EXIT_CODES.values()

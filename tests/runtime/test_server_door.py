@@ -71,9 +71,8 @@ def test_metrics_for_prometheus(several: str) -> None:
 
 def test_names_that_cannot_be_told_apart() -> None:
     folder = str(artifact("token-classification"))
-    done = subprocess.run(
-        [sys.executable, "-m", "hotfoot.server", folder, folder, "--port", "0"], capture_output=True, text=True, env=ENVIRONMENT, check=False
-    )
+    command = [sys.executable, "-m", "hotfoot.server", folder, folder, "--port", "0"]
+    done = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT, check=False)
     assert (done.returncode, done.stdout) == (4, "")
     assert "Serve them from folders of different names." in done.stderr
 

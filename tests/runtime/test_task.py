@@ -115,9 +115,9 @@ def test_wrong_inputs_are_refused_with_a_path(name: str, inputs: Any) -> None:
 def proven(model: Model) -> list[task_module.Array]:
     """What parity would compare of a few texts, as the task's corpus has them."""
     texts = tuple(f"{word} in the world" for word in ("maria", "good", "east", "springfield", "guitar"))
-    if model.task.corpus in ("questions", "rankings"):
+    if model.task.corpus in ("questions", "rankings", "hypotheses"):
         outputs = model.outputs(texts, texts[::-1])[1]
-        return [np.stack(outputs)] if model.task.corpus == "rankings" else outputs
+        return outputs if model.task.corpus == "questions" else [np.stack(outputs)]
     if model.task.corpus == "masked":
         texts = tuple(masked(text, str(model.manifest.facts["mask_token"])) for text in texts)
     return model.outputs(texts)[1]

@@ -156,6 +156,41 @@ def pairs_and_masks(out: Path, pieces: Tokenizer, bytes_: Tokenizer) -> None:
     save(widen(RobertaForSequenceClassification(roberta)), bytes_, out / "ranks-roberta", limit=128)
 
 
+def entailment(out: Path, pieces: Tokenizer, bytes_: Tokenizer) -> None:
+    """Heads that say whether one text follows from another: entailment first of three, and second of two."""
+    three, two = ["ENTAILMENT", "neutral", "contradiction"], ["not_entailment", "entailment"]
+    bert = BertConfig(**SMALL, **named(three), vocab_size=pieces.get_vocab_size(), max_position_embeddings=64)
+    save(decided(widen(BertForSequenceClassification(bert)), "classifier"), pieces, out / "nli", limit=64)
+    offset = {"max_position_embeddings": 66, "pad_token_id": 1, "type_vocab_size": 1, "vocab_size": bytes_.get_vocab_size()}
+    roberta = RobertaConfig(**SMALL, **offset, **named(two), bos_token_id=0, eos_token_id=2)
+    save(decided(widen(RobertaForSequenceClassification(roberta)), "classifier.out_proj"), bytes_, out / "nli-two", limit=64)
+
+
+def decided(model: Any, head: str) -> Any:
+    """The same with a stronger last layer that favours no output, so that hypotheses that differ in a word have scores that differ."""
+    last = model.get_submodule(head)
+    with torch.no_grad():
+        last.weight.mul_(30.0)
+        last.bias.sub_(model(torch.randint(5, model.config.vocab_size, (32, 16))).logits.mean(0))
+    return model
+
+
+def classifiers(out: Path, pieces: Tokenizer) -> None:
+    """A head for pairs of texts, one whose labels do not exclude each other, and one that gives numbers."""
+    heads: dict[str, tuple[list[str], dict[str, Any]]] = {
+        "pairs": (["other", "same"], {}),
+        "many": (["toxic", "obscene", "threat", "insult"], {"problem_type": "multi_label_classification"}),
+        "scale": (["valence", "arousal"], {"problem_type": "regression"}),
+    }
+    for name, (labels, kind) in heads.items():
+        bert = BertConfig(**SMALL, **named(labels), **kind, vocab_size=pieces.get_vocab_size(), max_position_embeddings=64)
+        save(widen(BertForSequenceClassification(bert)), pieces, out / name, limit=64)
+
+
+def named(labels: list[str]) -> dict[str, Any]:
+    return {"id2label": dict(enumerate(labels)), "label2id": {label: i for i, label in enumerate(labels)}}
+
+
 def dense_head(folder: Path) -> None:
     """The module that the folder's modules.json already names, as sentence-transformers itself saves it."""
     (folder / "2_Dense").mkdir()
@@ -231,6 +266,8 @@ def main(out: Path) -> None:
     pairs_and_masks(out, pieces, bytes_)
     dense_head(out / "dense")
     deberta(out, uni)
+    entailment(out, pieces, bytes_)
+    classifiers(out, pieces)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,13 @@
 """What transformers' pipelines and sentence-transformers' CrossEncoder answer.
 
-Run by the export environment's Python: JOBS.json ANSWERS.json. A job is a task, a model's folder, inputs, and a list of parameters
-that each input is asked with. Stands on its own: nothing of hotfoot, nothing of the main environment.
+Run by the export environment's Python: JOBS.json ANSWERS.json. A job is a task, a model's folder, the most tokens of an input where
+the model's files do not say, inputs, and a list of parameters that each input is asked with. Stands on its own: nothing of hotfoot,
+nothing of the main environment.
 """
 
 from __future__ import annotations
 
+import inspect
 import json
 import sys
 import warnings
@@ -33,7 +35,11 @@ def opened(job: dict[str, Any]) -> Any:
         return CrossEncoder(job["model"], device="cpu", local_files_only=True)
     from transformers import pipeline
 
-    return pipeline(job["task"], job["model"], device="cpu")
+    made = pipeline(job["task"], job["model"], device="cpu")
+    taken = inspect.signature(made.model.forward).parameters  # a tiny model may share its tokenizer with one of another kind
+    made.tokenizer.model_input_names = [name for name in made.tokenizer.model_input_names if name in taken]
+    made.tokenizer.model_max_length = job["max_tokens"] or made.tokenizer.model_max_length
+    return made
 
 
 def ask(task: str, model: Any, inputs: Any, parameters: dict[str, Any]) -> Any:
@@ -41,7 +47,8 @@ def ask(task: str, model: Any, inputs: Any, parameters: dict[str, Any]) -> Any:
     if task == "text-ranking":
         found = model.rank(inputs["query"], inputs["texts"], show_progress_bar=False, **parameters)
         return [{"index": f["corpus_id"], "score": float(f["score"])} for f in found]
-    return model(**inputs, **parameters) if isinstance(inputs, dict) else model(inputs, **parameters)
+    named = isinstance(inputs, dict) and task != "text-classification"  # which takes a pair of texts as one object
+    return model(**inputs, **parameters) if named else model(inputs, **parameters)
 
 
 if __name__ == "__main__":

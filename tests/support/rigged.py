@@ -50,6 +50,14 @@ ENTITIES = {
 }
 # start and end logits
 SPANS = {"springfield": (6.0, 6.0), "paris": (3.0, 3.0), "maria": (1.0, 0.0), "gonzalez": (0.0, 1.0), "where": (9.0, 9.0)}
+# contradiction, neutral and entailment of a pair: the mean of both its texts' words, so that one text leaves labels their order
+ENTAILED = {
+    "music": (-2.0, 0.0, 6.0),
+    "cooking": (0.0, 0.0, 4.0),
+    "sport": (3.0, 0.0, 5.0),
+    "politics": (4.0, 0.0, -4.0),
+    **dict.fromkeys(("this", "example", "is"), (0.0, 0.0, 0.0)),
+}
 LABELS: Mapping[str, tuple[str, ...]] = {
     "text-classification": ("NEGATIVE", "POSITIVE"),
     "token-classification": ("O", "B-PER", "I-PER", "B-LOC", "I-LOC"),
@@ -58,6 +66,7 @@ LABELS: Mapping[str, tuple[str, ...]] = {
     "question-answering": (),
     "text-ranking": ("LABEL_0",),
     "fill-mask": (),
+    "zero-shot-classification": ("contradiction", "neutral", "entailment"),
     **dict.fromkeys(rigged_text.TASKS, ()),
 }
 WORDS: Mapping[str, Mapping[str, Sequence[float]]] = {
@@ -68,6 +77,7 @@ WORDS: Mapping[str, Mapping[str, Sequence[float]]] = {
     "question-answering": SPANS,
     "text-ranking": {"guitar": (40.0,), "orchestra": (38.0,), "stage": (36.0,), "market": (-14.4,), "query": (0.0,)},
     "fill-mask": {"guitar": (5.0,), "piano": (4.0,), "drum": (3.0,), "##s": (2.0,)},
+    "zero-shot-classification": ENTAILED,
 }
 FACTS: Mapping[str, Mapping[str, Any]] = {
     "text-classification": {"function_to_apply": "softmax"},
@@ -77,6 +87,7 @@ FACTS: Mapping[str, Mapping[str, Any]] = {
     "question-answering": {"null_id": SPECIAL.index("[CLS]")},
     "text-ranking": {"function_to_apply": "sigmoid"},
     "fill-mask": {"mask_token": "[MASK]", "mask_id": SPECIAL.index("[MASK]"), "tidies": False},
+    "zero-shot-classification": {"entailment": 2, "contradiction": 0},
 }
 
 
@@ -104,10 +115,11 @@ def rigged_artifact(directory: Path, task: str, rig: Rig | None = None) -> Path:
     (directory / TOKENIZER_DIR).mkdir(parents=True, exist_ok=True)
     tokenizer.save(str(directory / TOKENIZER_DIR / "tokenizer.json"))
     facts = {**FACTS[task], **({"dimensions": width} if task in EMBEDDERS else {}), **rig.facts}
-    graph = graph_of(task, table_of(task, tokenizer, words, width), unit=bool(facts.get("normalize")))
+    tokenwise = task in TOKENWISE or facts.get("pooling") == "none"
+    graph = graph_of(task, table_of(task, tokenizer, words, width), unit=bool(facts.get("normalize")), tokenwise=tokenwise)
     onnx.save(graph, str(directory / "model.onnx"))
     files = describe(directory / TOKENIZER_DIR, [directory / TOKENIZER_DIR / "tokenizer.json"])
-    axes: tuple[int | str, ...] = ("batch", "sequence", width) if task in TOKENWISE else ("batch", width)
+    axes: tuple[int | str, ...] = ("batch", "sequence", width) if tokenwise else ("batch", width)
     manifest = Manifest(
         format=FORMAT,
         model=ModelRef(id=rig.model_id, revision="0" * 40, architecture="RiggedModel", license="apache-2.0", notices=()),
@@ -169,9 +181,9 @@ def table_of(task: str, tokenizer: Tokenizer, words: Mapping[str, Sequence[float
     return table
 
 
-def graph_of(task: str, table: np.ndarray[Any, np.dtype[np.float32]], *, unit: bool = True) -> onnx.ModelProto:
+def graph_of(task: str, table: np.ndarray[Any, np.dtype[np.float32]], *, unit: bool, tokenwise: bool) -> onnx.ModelProto:
     """Gather, and the mean over words unless the task reads tokens, and `unit` length if it reads vectors."""
-    axes: list[int | str] = ["batch", "sequence", table.shape[1]] if task in TOKENWISE else ["batch", table.shape[1]]
+    axes: list[int | str] = ["batch", "sequence", table.shape[1]] if tokenwise else ["batch", table.shape[1]]
     weights = np.ones((len(table), 1), dtype=np.float32)
     weights[: len(SPECIAL)] = 0
     weights[SPECIAL.index("[UNK]")] = 1
@@ -183,7 +195,7 @@ def graph_of(task: str, table: np.ndarray[Any, np.dtype[np.float32]], *, unit: b
         "tiny": np.float32(1e-12),
     }
     nodes = [helper.make_node("Gather", ["table", "input_ids"], ["rows"])]
-    if task in TOKENWISE:
+    if tokenwise:
         nodes.append(helper.make_node("Identity", ["rows"], ["output"]))
     else:
         mean = "mean" if task in EMBEDDERS and unit else "output"

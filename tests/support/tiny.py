@@ -48,6 +48,11 @@ MORE = {
     "masks-roberta": "fill-mask",
     "ranks": "text-ranking",
     "ranks-roberta": "text-ranking",
+    "nli": "zero-shot-classification",
+    "nli-two": "zero-shot-classification",
+    "pairs": "text-classification",
+    "many": "text-classification",
+    "scale": "text-classification",
 }
 # Random heads decide many tokens and texts by a hair, and 21 texts make one flip large: in int8 the bars of real models would fall to
 # chance. fp32 is held to the real ones, and the int8 products to their formula.
@@ -55,6 +60,7 @@ LOOSE = {
     "token-classification": {"exact_match": 0.3, "span_f1": 0.9, "entity_f1": 0.95, "label_agreement": 0.95},
     "text-classification": {"label_agreement": 0.8},
     "text-ranking": {"top1": 0.5, "kendall": 0.75},
+    "zero-shot-classification": {"top1": 0.5, "kendall": 0.5, "label_agreement": 0.8},
     "question-answering": {"exact_match": 0.5, "span_f1": 0.5},
 }
 
@@ -115,13 +121,15 @@ def texts() -> Path:
 
 @cache
 def pairs(corpus: Corpus) -> Path:
-    """The same share of hotfoot's own questions, or of its queries with all their documents."""
+    """The same share of hotfoot's own questions, of its queries with all their documents, or of its texts with all their hypotheses."""
     path, every = room() / f"{corpus}.jsonl", calibrate.samples(corpus, None)
     if corpus == "questions":
         lines: list[dict[str, Any]] = [{"question": q, "context": c} for q, c in list(zip(every.texts, every.seconds, strict=True))[::-60]]
     else:
-        starts = np.cumsum((0, *every.groups[:-1])).tolist()[::20]
-        lines = [{"query": every.texts[i], "documents": every.seconds[i : i + every.groups[0]]} for i in starts]
+        groups = list(zip(np.cumsum((0, *every.groups[:-1])).tolist(), every.groups, strict=True))
+        first, second = calibrate.NAMES[corpus]
+        chosen = groups[::20] if corpus == "rankings" else groups[::-20]  # its last text is longer than any limit
+        lines = [{first: every.texts[i], second: every.seconds[i : i + count]} for i, count in chosen]
     path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     return path
 

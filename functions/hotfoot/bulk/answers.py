@@ -211,13 +211,17 @@ def prepare(model: Model, options: BulkOptions) -> Work:
     return Work(model, options, parameters)
 
 
+# the parameters of tasks that read more than a text
+ASKED = {"question": "one question", "query": "one query", "candidate_labels": "the same labels"}
+
+
 def _sample(model: Model, options: BulkOptions) -> str:
     """A text that the task answers. Raises UnsupportedError for a task that reads no texts, InputError where what it asks is missing."""
     if isinstance(model.sample, str):
         return model.sample
-    asked = next((name for name in ("question", "query") if name in model.task.parameters), None)
+    asked = next((name for name in ASKED if name in model.task.parameters), None)
     if asked is None:
         raise UnsupportedError(f"the task {model.task.name} does not read texts one by one, so it has no bulk form.")
-    if asked not in options.parameters:
-        raise InputError(f"is missing: {model.task.name} puts one {asked} to every text.", where=f"parameters.{asked}")
+    if asked not in options.parameters and not model.manifest.facts.get(asked):
+        raise InputError(f"is missing: {model.task.name} puts {ASKED[asked]} to every text.", where=f"parameters.{asked}")
     return "A text."

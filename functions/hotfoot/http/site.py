@@ -71,10 +71,13 @@ class Site:
             return able[0]
         if not isinstance(asked, str):
             raise self.unknown(asked)
-        if (found := self._by_name.get(asked)) is not None and found in place.services:
-            if not operation.serves(found, params):
-                raise unserved(Place((found,), place.path))
-            return found
+        # a name is one artifact's, a model's id may be several artifacts'
+        meant = [s for s in place.services if s.name == asked] or [s for s in place.services if s.id == asked]
+        if meant:
+            able = [s for s in meant if operation.serves(s, params)]
+            if not able:
+                raise unserved(Place(tuple(meant), place.path))
+            return able[0]
         peer = None if place.named else named(self.peers, asked)
         if peer is None:
             raise self.unknown(asked)

@@ -16,16 +16,16 @@ from hotfoot.task import Array
 TRUNCATION = ("truncate", "truncation", "truncation_direction")
 
 
-def read_texts(inputs: Any) -> tuple[tuple[str, ...], tuple[str, ...], bool]:
-    """Texts, the path of each, and whether `inputs` was a bare text. Raises InputError that names the bad one."""
+def read_texts(inputs: Any, path: str = "inputs") -> tuple[tuple[str, ...], tuple[str, ...], bool]:
+    """Texts, the path of each, and whether `inputs`, which stand at `path`, were a bare text. Raises InputError that names the bad one."""
     if isinstance(inputs, str):
-        return (read_text(inputs, "inputs"),), ("inputs",), True
+        return (read_text(inputs, path),), (path,), True
     if not isinstance(inputs, list):
-        raise InputError(f"must be a text or a list of texts, not {json_type(inputs)}.", where="inputs")
+        raise InputError(f"must be a text or a list of texts, not {json_type(inputs)}.", where=path)
     if not inputs:
-        raise InputError("is an empty list; send at least one text.", where="inputs")
-    paths = tuple(f"inputs[{i}]" for i in range(len(inputs)))
-    return tuple(read_text(text, path) for text, path in zip(inputs, paths, strict=True)), paths, False
+        raise InputError("is an empty list; send at least one text.", where=path)
+    paths = tuple(f"{path}[{i}]" for i in range(len(inputs)))
+    return tuple(read_text(text, where) for text, where in zip(inputs, paths, strict=True)), paths, False
 
 
 def read_text(value: Any, path: str) -> str:

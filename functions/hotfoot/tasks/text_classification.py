@@ -1,8 +1,9 @@
-"""Text classification: single-label, multi-label, and regression heads."""
+"""Text classification: single-label, multi-label, and regression heads, over texts and over pairs of them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,12 @@ from numpy.typing import NDArray
 
 from hotfoot.contract.errors import InputError
 from hotfoot.contract.manifest import Manifest
-from hotfoot.task import Array, Encoded, ExportSpec, Options, Request, Task, encode_texts, run_encoder
-from hotfoot.tasks._texts import TRUNCATION, check_parameters, choice, option, read_texts, sigmoid, softmax, truncation
+from hotfoot.task import Array, Encoded, ExportSpec, Fit, Options, Request, Task, Tokenizer, encode_texts, run_encoder
+from hotfoot.tasks._texts import TRUNCATION, check_parameters, choice, option, read_text, read_texts, sigmoid, softmax, truncation
 
 FUNCTIONS = ("none", "sigmoid", "softmax")
 PARAMETERS = ("function_to_apply", "top_k", *TRUNCATION)
+PAIR = ("text", "text_pair")  # as transformers calls them
 
 
 def facts(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -28,14 +30,57 @@ def facts(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def parse(inputs: Any, parameters: Options, manifest: Manifest) -> Request:
-    """A text or a list of texts; raises InputError."""
+    """A text, `{"text": …, "text_pair": …}`, or a list that may hold both; raises InputError."""
     check_parameters(parameters, PARAMETERS)
-    texts, paths, single = read_texts(inputs)
     top_k: int = option(parameters, "top_k", int, len(manifest.labels))
     if top_k < 1:
         raise InputError(f"is {top_k}; it must be at least 1.", where="parameters.top_k")
     function = choice(parameters, "function_to_apply", FUNCTIONS, str(manifest.facts["function_to_apply"]))
-    return Request(texts, paths, single, truncation(parameters, manifest), {"function": function, "top_k": top_k})
+    request = _read(inputs)
+    return replace(request, truncate=truncation(parameters, manifest), options={**request.options, "function": function, "top_k": top_k})
+
+
+def _read(inputs: Any) -> Request:
+    """Texts and pairs: beside are the second texts, options["pairs"] says whose they are, and the path of each."""
+    items = inputs if isinstance(inputs, list) else [inputs]
+    if not any(isinstance(item, dict) for item in items):
+        return Request(*read_texts(inputs), truncate=None, options={"pairs": {}})
+    roots = [f"inputs[{i}]" for i in range(len(items))] if isinstance(inputs, list) else ["inputs"]
+    found = [_read_item(item, root) for item, root in zip(items, roots, strict=True)]
+    return Request(
+        texts=tuple(text for text, _, _ in found),
+        paths=tuple(path for _, path, _ in found),
+        single=not isinstance(inputs, list),
+        truncate=None,
+        options={"pairs": {i: f"{roots[i]}.text_pair" for i, (_, _, second) in enumerate(found) if second is not None}},
+        beside=tuple(second for _, _, second in found if second is not None),
+    )
+
+
+def _read_item(item: Any, root: str) -> tuple[str, str, str | None]:
+    """A text, its path, and the text that it is a pair with, if any."""
+    if not isinstance(item, dict):
+        return read_text(item, root), root, None
+    if unknown := sorted(set(item) - set(PAIR)):
+        raise InputError(f"is not known here; there are {' and '.join(PAIR)}.", where=f"{root}.{unknown[0]}")
+    text, second = read_text(item.get("text"), f"{root}.text"), item.get("text_pair")
+    return text, f"{root}.text", None if second is None else read_text(second, f"{root}.text_pair")
+
+
+def encode(request: Request, tokenizer: Tokenizer) -> tuple[Encoded, ...]:
+    """Each text, or pair of which the longer text is cut first, as transformers does."""
+    pairs: Mapping[int, str] = request.options["pairs"]
+    if not pairs:
+        return encode_texts(request, tokenizer)
+    alone = [i for i in range(len(request.texts)) if i not in pairs]
+    texts, paths = request.texts, request.paths
+    found: dict[int, Encoded] = {}
+    if alone:
+        made = tokenizer.encode([texts[i] for i in alone], truncate=request.truncate, paths=[paths[i] for i in alone])
+        found.update(zip(alone, made, strict=True))
+    fit, places = Fit(truncate=request.truncate, cuts="longest"), [(paths[i], path) for i, path in pairs.items()]
+    found.update(zip(pairs, tokenizer.encode_pairs([texts[i] for i in pairs], request.beside, fit, places), strict=True))
+    return tuple(replace(found[i], item=i) for i in range(len(texts)))
 
 
 def scores(logits: Array, function: str) -> NDArray[np.float64]:
@@ -77,7 +122,7 @@ TASK = Task(
     parameters=PARAMETERS,
     facts=facts,
     parse=parse,
-    encode=encode_texts,
+    encode=encode,
     run=run_encoder,
     decode=decode,
     parity=parity,

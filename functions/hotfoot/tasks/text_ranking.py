@@ -16,6 +16,7 @@ from hotfoot.contract.errors import InputError, UnsupportedError
 from hotfoot.contract.json_types import json_type
 from hotfoot.contract.manifest import Manifest
 from hotfoot.task import Array, Encoded, ExportSpec, Fit, Options, Request, Task, Tokenizer, run_encoder
+from hotfoot.tasks._orders import kendall, mean
 from hotfoot.tasks._texts import TRUNCATION, check_parameters, choice, option, read_text, read_texts, sigmoid, truncation
 
 FUNCTIONS = ("none", "sigmoid")
@@ -133,16 +134,12 @@ def parity(ours: Sequence[Array], reference: Sequence[Array], manifest: Manifest
     if function == "none":  # a logit's scale is its own
         drift = drift / max(float(np.std(b)), 1e-6)
     return {
-        "ndcg": _mean([_ndcg(x, y) for x, y in several]),
-        "kendall": _mean([_kendall(x, y) for x, y in several]),
-        "top1": _mean([float(y[x.argmax()] == y.max()) for x, y in several]),
+        "ndcg": mean([_ndcg(x, y) for x, y in several]),
+        "kendall": mean([kendall(x, y) for x, y in several]),
+        "top1": mean([float(y[x.argmax()] == y.max()) for x, y in several]),
         "score_mean": 1 - float(drift.mean()),
         "score_p99": 1 - float(np.percentile(drift, 99)),
     }
-
-
-def _mean(values: Sequence[float]) -> float:
-    return float(np.mean(values)) if values else 0.0
 
 
 def _ndcg(ours: NDArray[np.float64], reference: NDArray[np.float64]) -> float:
@@ -154,14 +151,6 @@ def _ndcg(ours: NDArray[np.float64], reference: NDArray[np.float64]) -> float:
     discounts = 1 / np.log2(np.arange(2, 2 + min(CUTOFF, len(gains))))
     mine, best = (gains[np.argsort(-by, kind="stable")][:CUTOFF] for by in (ours, reference))
     return float((mine * discounts).sum() / (best * discounts).sum())
-
-
-def _kendall(ours: NDArray[np.float64], reference: NDArray[np.float64]) -> float:
-    """Kendall's tau over the pairs that the original sets apart; 1 where there is none."""
-    first, second = np.triu_indices(len(ours), 1)
-    mine, theirs = (np.sign(x[first] - x[second]) for x in (ours, reference))
-    apart = theirs != 0
-    return float((mine * theirs)[apart].mean()) if apart.any() else 1.0
 
 
 TASK = Task(
