@@ -112,8 +112,8 @@ def different() -> list[Asked]:
     return found
 
 
-def ask(url: str, asked: Asked) -> tuple[int, bytes]:
-    """Status and body, over the thread's own connection, which stays open over errors too."""
+def ask(url: str, asked: Asked, kept: list[str] | None = None) -> tuple[int, bytes]:
+    """Status and body, and to `kept` whether memory had it, over the thread's own connection, which stays open over errors too."""
     connection = getattr(HELD, url, None)
     if connection is None:
         place = urlsplit(url)
@@ -123,6 +123,8 @@ def ask(url: str, asked: Asked) -> tuple[int, bytes]:
     headers = {"content-type": "application/json", **({"content-encoding": "gzip"} if asked.packed else {})}
     connection.request("POST", asked.path, gzip.compress(asked.body) if asked.packed else asked.body, headers)
     answer = connection.getresponse()
+    if kept is not None:
+        kept.append(answer.headers["x-cache"])
     return answer.status, answer.read()
 
 
@@ -166,9 +168,12 @@ def test_two_thousand_requests_from_sixteen_threads(folders: list[str], alone: d
     rng = random.Random(5)  # noqa: S311 - nothing secret
     order = [*alone, *rng.choices(list(alone), k=REQUESTS - len(alone))]
     rng.shuffle(order)
+    kept: list[str] = []
     with serving(*folders, "--threads", "1", HOTFOOT_CACHE_MB=cache_mb) as (process, url):
         with ThreadPoolExecutor(THREADS) as pool:
-            found = list(pool.map(lambda asked: ask(url, asked), order))
+            found = list(pool.map(lambda asked: ask(url, asked, kept), order))
         assert process.poll() is None
     wrong = [(asked, got, alone[asked]) for asked, got in zip(order, found, strict=True) if got != alone[asked]]
     assert not wrong, f"{len(wrong)} of {len(order)}, the first: {wrong[0]}"
+    # memory was really asked, or really was not
+    assert (kept.count("hit") > REQUESTS / 4) if cache_mb != "0" else set(kept) == {"bypass"}

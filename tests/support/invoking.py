@@ -7,7 +7,7 @@ import json
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -70,6 +70,14 @@ def choose(routes: Mapping[str, str], method: str, path: str) -> str:
     return routes[max(fitting, key=lambda key: fitting[key])]
 
 
+def carried(body: bytes, headers: Headers) -> dict[str, Any]:
+    """The event's members for a body: text where its type says so and it is text, else base64; what is packed is none."""
+    if "content-encoding" not in headers and any(kind in headers.get("content-type", "") for kind in ("json", "text/")):
+        with suppress(UnicodeDecodeError):
+            return {"body": body.decode(), "isBase64Encoded": False}
+    return {"body": base64.b64encode(body).decode(), "isBase64Encoded": True}
+
+
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True  # or each answer waits 40 ms between its head and its body
@@ -108,10 +116,7 @@ class _Handler(BaseHTTPRequestHandler):
         event = events.load("apigateway_v2")
         event["requestContext"]["http"].update(method=self.command, path=unquote(parts.path))
         headers = {name.lower(): value for name, value in self.headers.items()}
-        # what is packed is no text, whatever its content type says
-        text = "content-encoding" not in headers and any(kind in headers.get("content-type", "") for kind in ("json", "text/"))
-        event |= {"rawPath": unquote(parts.path), "rawQueryString": parts.query, "headers": headers, "isBase64Encoded": not text}
-        event["body"] = body.decode() if text else base64.b64encode(body).decode()
+        event |= {"rawPath": unquote(parts.path), "rawQueryString": parts.query, "headers": headers, **carried(body, headers)}
         try:
             answer = self.server.functions[choose(self.server.routes, self.command, unquote(parts.path))](event)
         except FunctionError:
