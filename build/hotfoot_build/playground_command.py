@@ -48,6 +48,7 @@ class Handler(BaseHTTPRequestHandler):
     """One connection of a browser."""
 
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # or an answer's body may wait until its head has been received
     timeout = 120  # seconds of silence
     server: Server
 

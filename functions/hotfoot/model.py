@@ -30,6 +30,7 @@ class Prediction:
     """The answer as JSON (arrays are lists of numbers to be), what it took, and where the time went in milliseconds.
 
     inputs: texts, pairs or windows that the graph's output was wanted for; remembered: how many of them it was known for already.
+    unknown: tokens that stand for what the vocabulary does not have; texts of many of them look alike to the model.
     """
 
     answer: Any
@@ -38,6 +39,7 @@ class Prediction:
     timings: Mapping[str, float]
     inputs: int = 0
     remembered: int = 0
+    unknown: int = 0
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,12 @@ class Model:
             timings={"tokenize": 1e3 * (tokenized - start), "run": 1e3 * (ran - tokenized), "post": 1e3 * (done - ran)},
             inputs=len(encoded),
             remembered=remembered,
+            unknown=self._unknown(encoded),
         )
+
+    def _unknown(self, encoded: tuple[Encoded, ...]) -> int:
+        unknown = self.tokenizer.unknown_id
+        return 0 if unknown is None else sum(int(np.count_nonzero(e.ids == unknown)) for e in encoded)
 
     def _run(self, request: Request, encoded: tuple[Encoded, ...], deadline: Deadline | None, *, remember: bool) -> tuple[list[Any], int]:
         """The graph's outputs, and for how many inputs they were remembered. What a task makes text of is chosen anew each time."""

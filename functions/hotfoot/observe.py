@@ -30,7 +30,7 @@ class Record:
     """One answer. timings are milliseconds by stage; total_ms is the whole time in the app.
 
     model: the name of the artifact that answered. cache: hit, miss or bypass. inputs: what the graph would have had to read, remembered:
-    how many of these came from memory.
+    how many of these came from memory. unknown: tokens that stand for what the vocabulary does not have.
     """
 
     method: str
@@ -47,6 +47,7 @@ class Record:
     cache: str = "bypass"
     inputs: int = 0
     remembered: int = 0
+    unknown: int = 0
 
 
 @cache
@@ -72,6 +73,7 @@ def log(record: Record) -> None:
         "request_id": record.request_id,
         "texts": record.texts,
         "tokens": record.tokens,
+        "unknown_tokens": record.unknown,
         "characters": record.characters,
         "cache": record.cache,
         "total_ms": round(record.total_ms, 3),
@@ -95,6 +97,8 @@ def count(record: Record) -> None:
     m.add_metric(name="Latency", unit=MetricUnit.Milliseconds, value=record.total_ms)
     m.add_metric(name="Texts", unit=MetricUnit.Count, value=record.texts)
     m.add_metric(name="Tokens", unit=MetricUnit.Count, value=record.tokens)
+    if record.unknown:
+        m.add_metric(name="UnknownTokens", unit=MetricUnit.Count, value=record.unknown)
     if record.cache != "bypass":
         # their sum over the first is the hit ratio, in inputs of the graph: one text may be several of them
         m.add_metric(name="CacheableInputs", unit=MetricUnit.Count, value=record.inputs)

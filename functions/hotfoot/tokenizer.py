@@ -217,6 +217,14 @@ class Tokenizer:
                 where="parameters.stride",
             )
 
+    @cached_property
+    def unknown_id(self) -> int | None:
+        """The id that stands for what the vocabulary has no token for; None where bytes make up for all."""
+        model = self._rust.model
+        own = getattr(model, "unk_id", None)
+        token = getattr(model, "unk_token", None)
+        return own if own is not None else None if token is None else self.id_of(token)
+
     def id_of(self, token: str) -> int | None:
         """The id of a token by its own spelling, None for one outside the vocabulary."""
         found: int | None = self._rust.token_to_id(token)

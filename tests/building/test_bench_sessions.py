@@ -122,16 +122,17 @@ def test_the_script_explains_itself_and_refuses_what_it_does_not_know() -> None:
     for arguments in ([], ["--help"]):
         helped = call(bench, *arguments)
         assert (helped.returncode, helped.stderr) == (0, "")
-        assert helped.stdout.startswith("usage: scripts/bench passes | sessions [options]\n")
+        assert helped.stdout.startswith("usage: scripts/bench passes | sessions | http [options]\n")
     wrong = call(bench, "peers")
     assert (wrong.returncode, wrong.stdout, wrong.stderr) == (2, "", "bench: there is no peers; see scripts/bench --help\n")
 
 
-@pytest.mark.parametrize("command", ["passes", "sessions"])
+@pytest.mark.parametrize("command", ["passes", "sessions", "http"])
 def test_each_command_names_its_options_and_files(command: str) -> None:
     done = call(sys.executable, "-m", "hotfoot_build.bench", command, "--help")
     assert done.returncode == 0, done.stderr
-    for word in ("--models", "--out", "--rounds", "--quick", f"{command}.json", f"{command}.md"):
+    model = "--models" if command != "http" else "ARTIFACT"
+    for word in (model, "--out", "--rounds", "--quick", f"{command}.json", f"{command}.md"):
         assert word in done.stdout
 
 

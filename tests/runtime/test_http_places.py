@@ -10,6 +10,7 @@ import pytest
 
 from hotfoot.bulk.answers import prepare
 from hotfoot.contract.bulk import BulkOptions
+from hotfoot.observe import Record
 from support.bulk import lines, run
 from support.serving import client, model, opened
 from support.tagging import STRATEGIES, decoded, sound, spans
@@ -54,7 +55,8 @@ def test_characters_that_become_several_shift_nothing(strategy: str) -> None:
 
 
 def test_a_word_of_ten_thousand_letters_is_answered_at_once(tmp_path: Path) -> None:
-    vectors = client(opened(tmp_path / "vectors", "feature-extraction", max_tokens=512))
+    records: list[Record] = []
+    vectors = client(opened(tmp_path / "vectors", "feature-extraction", max_tokens=512), report=records.append)
     labels = client(opened(tmp_path / "labels", "text-classification", max_tokens=512))
     words = ["a" * 100, "a" * 101, "a" * 10_000, "b" * 10_000]
     assert [len(t) for t in vectors.post("/tokenize", json={"inputs": words}).json()] == [102, 3, 3, 3]
@@ -66,3 +68,5 @@ def test_a_word_of_ten_thousand_letters_is_answered_at_once(tmp_path: Path) -> N
     assert found.headers["x-compute-tokens"] == classes.headers["x-compute-tokens"] == str(102 + 3 + 3 + 3)
     # to WordPiece all words past a hundred letters are the same unknown one
     assert found.json()[1] == found.json()[2] == found.json()[3] != found.json()[0]
+    # which the log and the metrics tell
+    assert [r.unknown for r in records if r.route == "/embed"] == [3]

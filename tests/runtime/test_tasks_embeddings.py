@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import base64
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -249,3 +250,25 @@ def test_parity_sees_pairs_that_change_places() -> None:
     assert found["pair_spearman"] == pytest.approx(1.0)
     shuffled = _vectors.parity(reference[::-1], reference, about)
     assert abs(shuffled["pair_spearman"]) < 0.2
+
+
+def test_vectors_may_come_packed() -> None:
+    plain, packed = (model("feature-extraction").predict(["north", "hello"], {"encoding_format": f}).answer for f in ("float", "base64"))
+    assert [np.frombuffer(base64.b64decode(v), "<f4").tolist() for v in packed] == [v.tolist() for v in plain]
+
+
+@pytest.mark.parametrize(("strategy", "cut"), [("longest_first", True), ("only_first", True), ("do_not_truncate", False)])
+def test_a_strategy_of_transformers_says_whether_to_cut(strategy: str, cut: bool) -> None:
+    long = "north " * 100
+    if cut:
+        wanted = model("feature-extraction").predict(long, {"truncate": True}).answer
+        assert np.array_equal(model("feature-extraction").predict(long, {"truncation": strategy}).answer, wanted)
+        return
+    with pytest.raises(InputError, match="the limit is 64"):
+        model("feature-extraction").predict(long, {"truncation": strategy})
+
+
+def test_another_strategy_is_refused() -> None:
+    with pytest.raises(InputError, match="must be one of do_not_truncate, longest_first, only_first") as refused:
+        model("feature-extraction").predict("north", {"truncation": "only_second"})
+    assert refused.value.where == "parameters.truncation"

@@ -27,6 +27,7 @@ from runtime.test_handler_http import fresh
 from runtime.test_server import serving as server_process
 from support.events import Context
 from support.invoking import Function, serving
+from support.loops import apart
 from support.rigged import Rig, rigged_artifact
 
 DOORS = ("process", "function")
@@ -101,7 +102,7 @@ def hugging_face(kind: str, url: str, method: str, *arguments: Any, **options: A
         async with AsyncInferenceClient(model=url, provider=HERE) as client:
             return plain(await getattr(client, method)(*arguments, **options))
 
-    return asyncio.run(ask())
+    return apart(ask())
 
 
 def open_ai(kind: str, url: str, method: str, **options: Any) -> Any:
@@ -116,7 +117,7 @@ def open_ai(kind: str, url: str, method: str, **options: Any) -> Any:
         async with openai.AsyncOpenAI(**told) as client:
             return await getattr(getattr(client, part), verb)(**options)
 
-    return asyncio.run(ask())
+    return apart(ask())
 
 
 def plain(value: Any) -> Any:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hotfoot_build import cache as caches
+from hotfoot_build import environment
 from hotfoot_build.pipeline import BuildRequest, Built, build
 from support import tiny
 
@@ -39,7 +40,8 @@ def original(name: str, texts: list[str]) -> dict[str, Any]:
     """The original model's answers and what its first one took, from a fresh process of the export environment."""
     script = ROOT / "scripts" / "original.py"
     done = subprocess.run(
-        [str(tiny.interpreter()), str(script), TASKS[name], str(folder(name))],
+        [str(environment.python(print)), str(script), TASKS[name], str(folder(name))],  # what it took includes its imports
+
         input=json.dumps(texts), capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]

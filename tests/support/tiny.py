@@ -24,6 +24,7 @@ from hotfoot_build import calibrate, environment, graph, passes
 from hotfoot_build.passes import Context
 from hotfoot_build.pipeline import BuildRequest, Built, build
 from hotfoot_build.progress import Progress
+from support.warm_python import warm
 
 TASKS = {
     "embed": "feature-extraction",
@@ -67,8 +68,8 @@ LOOSE = {
 
 @cache
 def interpreter() -> Path:
-    """Python of the export environment."""
-    return environment.python(print)
+    """Python of the export environment, torch and its kin imported already."""
+    return warm(environment.python(print), room())
 
 
 @cache

@@ -236,6 +236,7 @@ def record(scope: Scope, course: Course, reply: Reply, request_id: str, total_ms
         cache=meter.cache,
         inputs=meter.inputs,
         remembered=meter.remembered,
+        unknown=meter.unknown,
     )
 
 

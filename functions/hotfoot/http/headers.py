@@ -33,7 +33,7 @@ class Meter:
     """What an answer took: counts with special tokens included, stages in milliseconds.
 
     cache: hit where nothing had to be computed, miss where something had to be, bypass where no memory was asked. inputs: what the
-    graph would have had to read; remembered: how many of these came from memory.
+    graph would have had to read; remembered: how many of these came from memory. unknown: tokens for what the vocabulary lacks.
     """
 
     tokens: int = 0
@@ -43,6 +43,7 @@ class Meter:
     cache: Remembered = "bypass"
     inputs: int = 0
     remembered: int = 0
+    unknown: int = 0
 
     @property
     def seconds(self) -> float:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, get_args
 
 from hotfoot.contract.errors import InputError
 from hotfoot.contract.json_types import json_type
 from hotfoot.http import headers
-from hotfoot.http.body import member, required
+from hotfoot.http.body import as_sent, member, required
 from hotfoot.http.errors import RequestError
 from hotfoot.http.operations import Call, Operation
 from hotfoot.http.service import Reply, Service, plainly
@@ -42,10 +44,15 @@ async def predict(call: Call) -> Reply:
     call = replace(call, remember=call.remember and options.get("use_cache") is not False)
     inputs = required(call.body, "inputs")
     name = call.path.get("task") or task_for(call.service, inputs)
-    parameters = _parameters(call.body, call.service.models[name].task.parameters)
-    if answer_shape(call) == "current":
-        return await call.predict(name, inputs, parameters, plainly)
-    return await call.predict(name, inputs, parameters, lambda found: classic(name, inputs, found))
+    parameters, beside = _parameters(call.body, call.service.models[name].task.parameters)
+    shape = plainly if answer_shape(call) == "current" else partial(classic, name, inputs)
+
+    def sent(where: str) -> str:
+        stem = where.removeprefix("parameters.")
+        return stem if re.split(r"[.\[]", stem)[0] in beside else where
+
+    with as_sent(sent):
+        return await call.predict(name, inputs, parameters, shape)
 
 
 def check_options(options: Mapping[str, Any]) -> None:
@@ -90,9 +97,9 @@ def classic(task: str, inputs: Any, found: Prediction) -> Any:
     return made[0] if single else made
 
 
-def _parameters(body: Mapping[str, Any], known: tuple[str, ...]) -> dict[str, Any]:
-    """`parameters`, and those that stand beside `inputs`: the official client sends feature extraction's there."""
-    parameters = dict(member(body, "parameters"))
+def _parameters(body: Mapping[str, Any], known: tuple[str, ...]) -> tuple[dict[str, Any], set[str]]:
+    """All parameters, and which stand beside `inputs`: the official client sends feature extraction's there."""
+    parameters, beside = dict(member(body, "parameters")), set()
     for name in body:
         if name in MEMBERS:
             continue
@@ -101,4 +108,5 @@ def _parameters(body: Mapping[str, Any], known: tuple[str, ...]) -> dict[str, An
         if name in parameters:
             raise InputError("is given twice, here and in parameters.", where=name)
         parameters[name] = body[name]
-    return parameters
+        beside.add(name)
+    return parameters, beside

@@ -24,6 +24,7 @@ class Metrics:
         self._stages = Histogram("hotfoot_stage_seconds", "Time in one stage of an answer", ("model", "stage"), buckets=SECONDS, registry=r)
         self._texts = Counter("hotfoot_texts", "Texts read", ("model",), registry=r)
         self._tokens = Counter("hotfoot_tokens", "Tokens read, special ones included", ("model",), registry=r)
+        self._unknown = Counter("hotfoot_unknown_tokens", "Tokens for what the vocabulary lacks", ("model",), registry=r)
         self._inputs = Counter("hotfoot_cacheable_inputs", "Inputs of the graph that memory was asked for", ("model",), registry=r)
         self._remembered = Counter("hotfoot_remembered_inputs", "Inputs of the graph that memory answered", ("model",), registry=r)
 
@@ -43,6 +44,7 @@ class Metrics:
             self._stages.labels(record.model, stage).observe(ms / 1e3)
         self._texts.labels(record.model).inc(record.texts)
         self._tokens.labels(record.model).inc(record.tokens)
+        self._unknown.labels(record.model).inc(record.unknown)
         if record.cache != "bypass":
             self._inputs.labels(record.model).inc(record.inputs)
             self._remembered.labels(record.model).inc(record.remembered)

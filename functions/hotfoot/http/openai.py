@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Mapping
 from typing import Any
-
-import numpy as np
 
 from hotfoot.http.body import as_sent, refuse_unknown, required
 from hotfoot.http.errors import Problem
@@ -14,10 +11,9 @@ from hotfoot.http.operations import Call, Operation, embeds_texts
 from hotfoot.http.service import Reply
 from hotfoot.http.tokens import texts_of
 from hotfoot.model import Prediction
-from hotfoot.tasks._texts import choice, option
+from hotfoot.tasks._texts import option
 
 EMBEDDINGS = ("input", "encoding_format", "dimensions", "user")
-FORMATS = ("float", "base64")
 TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 CODES = {"UnknownModel": "model_not_found", "Unauthorized": "invalid_api_key", "Overloaded": "rate_limit_exceeded", "TooLarge": "too_large"}
 
@@ -41,21 +37,14 @@ async def embeddings(call: Call) -> Reply:
     inputs = texts_of(call.service, required(body, "input"), "input")
     with as_sent(named):
         option(body, "user", str, None)
-        packed = choice(body, "encoding_format", FORMATS, "float") == "base64"
-        parameters: dict[str, Any] = {"dimensions": body.get("dimensions"), "normalize": True}
+        parameters = {"dimensions": body.get("dimensions"), "encoding_format": body.get("encoding_format"), "normalize": True}
 
         def shape(found: Prediction) -> dict[str, Any]:
-            made = [pack(vector) if packed else vector for vector in found.answer]
-            data = [{"object": "embedding", "index": i, "embedding": vector} for i, vector in enumerate(made)]
+            data = [{"object": "embedding", "index": i, "embedding": vector} for i, vector in enumerate(found.answer)]
             usage = {"prompt_tokens": found.tokens, "total_tokens": found.tokens}
             return {"object": "list", "data": data, "model": call.service.id, "usage": usage}
 
         return await call.predict("feature-extraction", inputs, parameters, shape)
-
-
-def pack(vector: Any) -> str:
-    """Little-endian float32, as base64."""
-    return base64.b64encode(np.ascontiguousarray(vector, dtype="<f4").tobytes()).decode()
 
 
 def named(where: str) -> str:

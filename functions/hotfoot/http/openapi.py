@@ -270,7 +270,7 @@ TOKEN: Schema = {
 }
 RESULTS: Mapping[str, Callable[[Service], Schema]] = {
     "/embed": lambda _: {"type": "array", "items": VECTOR},
-    "/embed_all": lambda _: {"type": "array", "items": {"type": "array", "items": VECTOR}},
+    "/embed_all": lambda service: answer(service, "feature-extraction"),
     "/similarity": lambda service: answer(service, "sentence-similarity"),
     "/predict": lambda _: either(SCORED, {"type": "array", "items": SCORED}),
     "/rerank": lambda _: {"type": "array", "items": RANKED},

@@ -8,7 +8,8 @@ from typing import Any
 
 from hotfoot.contract.manifest import Manifest
 from hotfoot.http.service import Service
-from hotfoot.tasks import text_classification, text_ranking, token_classification
+from hotfoot.tasks import feature_extraction, text_classification, text_ranking, token_classification
+from hotfoot.tasks._texts import STRATEGIES
 
 Schema = dict[str, Any]
 TEXT: Schema = {"type": "string", "minLength": 1}
@@ -17,11 +18,12 @@ SCORED: Schema = {
     "type": "array",
     "items": {"type": "object", "required": ["label", "score"], "properties": {"label": {"type": "string"}, "score": NUMBER}},
 }
-VECTOR: Schema = {"type": "array", "items": NUMBER}
+PACKED: Schema = {"type": "string", "contentEncoding": "base64"}
+VECTOR: Schema = {"anyOf": [{"type": "array", "items": NUMBER}, PACKED]}
 FLAG: Schema = {"type": ["boolean", "null"]}
 CUT: Mapping[str, Schema] = {
     "truncate": {**FLAG, "description": "Cut a text that is too long; without it, such a text is refused."},
-    "truncation": {**FLAG, "description": "Another name of truncate."},
+    "truncation": {"enum": [True, False, *STRATEGIES, None], "description": "Another name of truncate, or a strategy of transformers."},
     "truncation_direction": {"enum": ["left", "right", "Left", "Right", None], "description": "Which end is cut off."},
 }
 
@@ -91,6 +93,7 @@ def _embeds(service: Service) -> list[Form]:
     own = {
         "normalize": {"enum": [True, None]} if manifest.facts.get("normalize") else FLAG,
         "dimensions": whole(1, int(manifest.facts["dimensions"])),
+        "encoding_format": one_of(*feature_extraction.FORMATS),
         **_prompts(manifest),
     }
     return [(texts(service), own, (), True)]
@@ -190,7 +193,7 @@ LIST: Schema = {"type": "array"}
 
 def answer(service: Service, task: str) -> Schema:
     """What a task gives in the Hugging Face dialect."""
-    vectors = VECTOR if service.pools else {"type": "array", "items": VECTOR}
+    vectors = VECTOR if service.pools else either({"type": "array", "items": VECTOR}, PACKED)
     known: Mapping[str, Schema] = {
         "text-classification": either({"type": "array", "items": SCORED}, SCORED),
         "zero-shot-classification": either(SCORED, {"type": "array", "items": SCORED}, CLASSIC, {"type": "array", "items": CLASSIC}),

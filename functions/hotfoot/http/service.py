@@ -132,6 +132,7 @@ class Service:
                 cache="bypass" if not keep else "hit" if 0 < found.inputs == found.remembered else "miss",
                 inputs=found.inputs,
                 remembered=found.remembered,
+                unknown=found.unknown,
             )
             return Reply(body, meter, keep=keep)
 

@@ -13,6 +13,7 @@ from hotfoot.contract.json_types import json_type
 from hotfoot.contract.manifest import Manifest, Side
 from hotfoot.task import Array
 
+STRATEGIES = ("do_not_truncate", "longest_first", "only_first")
 TRUNCATION = ("truncate", "truncation", "truncation_direction")
 
 
@@ -68,10 +69,17 @@ def choice(parameters: Mapping[str, Any], name: str, choices: Sequence[str], def
 
 
 def truncation(parameters: Mapping[str, Any], manifest: Manifest) -> Side | None:
-    """The side to cut long texts at, None to refuse them. `truncate` is TEI's name, `truncation` that of transformers."""
+    """The side to cut long texts at, None to refuse them. `truncate` is TEI's name, `truncation` that of transformers.
+
+    The latter may be one of transformers' strategies, which for a text by itself all mean the same.
+    """
     asked = option(parameters, "truncate", bool, None)
     if asked is None:
-        asked = option(parameters, "truncation", bool, False)
+        strategy = parameters.get("truncation")
+        if isinstance(strategy, str):
+            asked = choice(parameters, "truncation", STRATEGIES, STRATEGIES[0]) != STRATEGIES[0]
+        else:
+            asked = option(parameters, "truncation", bool, False)
     direction = option(parameters, "truncation_direction", str, manifest.tokenizer.truncation_side).lower()
     if direction not in ("left", "right"):
         raise InputError(f"is {direction!r}; it must be left or right.", where="parameters.truncation_direction")

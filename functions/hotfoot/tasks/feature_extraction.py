@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import base64
 from typing import Any
 
 from hotfoot.contract.errors import InputError
 from hotfoot.contract.manifest import Manifest
 from hotfoot.task import Array, Encoded, Options, Request, Task, encode_texts, run_encoder
 from hotfoot.tasks import _vectors as vectors
-from hotfoot.tasks._texts import TRUNCATION, check_parameters, option, read_texts, truncation
+from hotfoot.tasks._texts import TRUNCATION, check_parameters, choice, option, read_texts, truncation
 
-PARAMETERS = ("normalize", "dimensions", "prompt_name", *TRUNCATION)
+PARAMETERS = ("normalize", "dimensions", "encoding_format", "prompt_name", *TRUNCATION)
+FORMATS = ("float", "base64")
 
 
 def parse(inputs: Any, parameters: Options, manifest: Manifest) -> Request:
@@ -23,7 +25,11 @@ def parse(inputs: Any, parameters: Options, manifest: Manifest) -> Request:
         paths=paths,
         single=single,
         truncate=truncation(parameters, manifest),
-        options={"normalize": _read_normalize(parameters, manifest), "dimensions": _read_dimensions(parameters, manifest)},
+        options={
+            "normalize": _read_normalize(parameters, manifest),
+            "dimensions": _read_dimensions(parameters, manifest),
+            "packed": choice(parameters, "encoding_format", FORMATS, FORMATS[0]) == "base64",
+        },
     )
 
 
@@ -56,10 +62,11 @@ def _read_dimensions(parameters: Options, manifest: Manifest) -> int | None:
     return wanted
 
 
-def decode(request: Request, _encoded: tuple[Encoded, ...], outputs: list[Array], _manifest: Manifest) -> list[Array]:
-    """One vector a text, also for a bare text: `[[…]]`."""
+def decode(request: Request, _encoded: tuple[Encoded, ...], outputs: list[Array], _manifest: Manifest) -> list[Array] | list[str]:
+    """One vector a text, also for a bare text: `[[…]]`; or each as its float32 numbers, little-endian, in base64."""
     found = [vectors.unit(v) if request.options["normalize"] else v for v in outputs]
-    return [vectors.shorten(v, request.options["dimensions"]) for v in found]
+    short = [vectors.shorten(v, request.options["dimensions"]) for v in found]
+    return [base64.b64encode(v.astype("<f4").tobytes()).decode() for v in short] if request.options["packed"] else short
 
 
 TASK = Task(

@@ -157,6 +157,7 @@ VECTORS = [
         ((["north", "east"],), [NORTH, EAST]),
         (("east north",), [[2**-0.5, 2**-0.5, 0.0, 0.0]], {"normalize": True}),
         (("east up",), [[1.0, 0.0]], {"dimensions": 2}),
+        (("east",), [EAST], {"encoding_format": "float"}),
         (("east " * 90 + "north " * 90,), [EAST], CUT),
         (("east " * 90 + "north " * 90,), [EAST], {**CUT, "truncation_direction": "right"}),
         (("east " * 90 + "north " * 90,), [NORTH], {**CUT, "truncation_direction": "left"}),
@@ -234,8 +235,8 @@ REFUSED = [
         {"hypothesis_template": "so"},
     ),
     Case("vectors", "feature_extraction", (["east", LONG],), "inputs[1]: the text has 102 tokens, the limit is 64"),
-    Case("vectors", "feature_extraction", ("east",), "parameters.normalize: cannot be false", {"normalize": False}),
-    Case("raw", "feature_extraction", ("east",), "parameters.prompt_name: is 'question'", {"prompt_name": "question"}),
+    Case("vectors", "feature_extraction", ("east",), "normalize: cannot be false", {"normalize": False}),
+    Case("raw", "feature_extraction", ("east",), "prompt_name: is 'question'", {"prompt_name": "question"}),
     Case("vectors", "sentence_similarity", ("east",), "inputs.sentences: must be a list of at least one text.", {"other_sentences": []}),
 ]
 
