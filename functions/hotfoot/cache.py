@@ -1,5 +1,7 @@
 """What a process remembers: the least recently used entries within a bound of bytes."""
 
+from __future__ import annotations
+
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -8,11 +10,8 @@ from typing import Generic, TypeVar
 K = TypeVar("K")
 V = TypeVar("V")
 
-ENTRY_BYTES = 256
-"""What an entry costs beside its key and its value: its place in the table, its links, its size; measured, rounded up."""
-
-LARGEST_SHARE = 8
-"""An entry may hold this part of the bound: one large answer must not drive out everything else."""
+ENTRY_BYTES = 256  # of an entry beside its key and its value: its place in the table, its links, its size; measured, rounded up
+LARGEST_SHARE = 8  # the part of the bound that one entry may hold: a large answer must not drive out everything else
 
 
 @dataclass(frozen=True)
@@ -42,7 +41,7 @@ class Cache(Generic[K, V]):
         self._lock = threading.Lock()
 
     def get(self, key: K) -> V | None:
-        """The key's value, now the most recently used; None where the cache doesn't hold it. Counts a hit or a miss."""
+        """The key's value, now the most recently used; None where the cache does not hold it. Counts a hit or a miss."""
         with self._lock:
             entry = self._entries.get(key)
             if entry is None:
@@ -55,7 +54,7 @@ class Cache(Generic[K, V]):
     def put(self, key: K, value: V, size: int) -> None:
         """Keep a value in the place of any that the key had; the least recently used make room.
 
-        `size`: the bytes of key and value together. What is larger than an eighth of the bound isn't kept.
+        `size`: the bytes of key and value together. What is larger than an eighth of the bound is not kept.
         """
         size += ENTRY_BYTES
         with self._lock:

@@ -1,4 +1,7 @@
-"""What a tokenizer said of exact texts, in few bytes: no text is in it, and nothing of the tokenizer's library."""
+"""What a tokenizer said of exact texts, in few bytes: a digest of the text and its tokens' ids, and nothing of the tokenizer's library.
+
+The words as such are not in it, but it keeps no secret: whoever has the tokenizer can read a text from its ids.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +79,7 @@ class Encodings:
         self._cache: Cache[bytes, Kept] = Cache(most_bytes)
 
     def get(self, key: bytes) -> Kept | None:
-        """The text's encoding, None where it isn't remembered."""
+        """The text's encoding, None where it is not remembered."""
         return self._cache.get(key)
 
     def put(self, key: bytes, kept: Kept) -> None:
@@ -101,7 +104,7 @@ def kept_of(encoded: Encoded) -> Kept:
 
 
 def dumps(known: Mapping[bytes, Kept]) -> str:
-    """Encodings by their texts' names, as sorted JSON: no text is in it."""
+    """Encodings by their texts' names, as sorted JSON: ids that whoever has the tokenizer can read, and no words as such."""
     plain = {key.hex(): [_numbers(kept.ids), _numbers(kept.types)] if kept.types else [_numbers(kept.ids)] for key, kept in known.items()}
     return json.dumps(plain, sort_keys=True, separators=(",", ":")) + "\n"
 

@@ -13,16 +13,16 @@ import numpy as np
 from hotfoot.cache import Cache, Stats
 from hotfoot.task import Array, Encoded, Session
 
-# larger ones cost more bytes than the runs they save: 128 labels for each of 512 tokens fit, a vocabulary for each token doesn't
+# larger ones cost more bytes than the runs they save: 128 labels for each of 512 tokens fit, a vocabulary for each token does not
 LARGEST = 2**18
 KEY_BYTES = 32 + 33  # a digest and the object around it
 ARRAY_BYTES = 128  # the object around an array's numbers
-WORTH_ASKING_S = 0.1  # an input that takes less than this to run isn't looked up over a network
+WORTH_ASKING_S = 0.1  # an input that takes less than this to run is not looked up over a network
 KEPT = 0.9  # how much of what earlier runs took still counts after one more
 
 
 class Shared(Protocol):
-    """A memory that other processes share. It never fails: what it can't tell in time, it doesn't know."""
+    """A memory that other processes share. It never fails: what it cannot tell in time, it does not know."""
 
     def prepare(self) -> None:
         """Get ready to be asked."""
@@ -83,9 +83,9 @@ class Outputs:
         return {**found, **{key: self.keep(key, array) for key, array in told.items()}}
 
     def keep(self, key: bytes, output: Array) -> Array:
-        """Remember an output; gives it as every later request will get it: a copy that can't be changed.
+        """Remember an output; gives it as every later request will get it: a copy that cannot be changed.
 
-        A copy, as a row of a batch would keep the whole batch alive. One that is too large to be kept isn't copied.
+        A copy, as a row of a batch would keep the whole batch alive. One that is too large to be kept is not copied.
         """
         if output.nbytes <= LARGEST:
             output = output.copy()
@@ -121,7 +121,7 @@ class Remembering:
         self.remembered = 0
 
     def run(self, inputs: Sequence[Encoded]) -> list[Array]:
-        """As the session's own, of arrays that can't be changed."""
+        """As the session's own, of arrays that cannot be changed."""
         keys = [key_of(e) for e in inputs]
         wanted = dict(zip(keys, inputs, strict=True))
         found = self._outputs.known(wanted)

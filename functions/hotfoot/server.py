@@ -21,11 +21,11 @@ from hotfoot.contract.errors import EXIT_CODES, ArtifactError, HotfootError, Uns
 from hotfoot.http.app import App, Options, Report, create_app
 from hotfoot.http.limits import server_limits
 from hotfoot.http.loading import Loading
-from hotfoot.http.metrics import Metrics
 from hotfoot.model import Model
 from hotfoot.observe import Record
+from hotfoot.prometheus import Metrics
 
-GRACE_S = 30  # what a container gets between SIGTERM and SIGKILL by default
+GRACE_S = 25  # of the 30 s that Kubernetes and ECS give between SIGTERM and SIGKILL; Docker's own default is 10
 OPEN_S, OPEN_BYTES_A_SECOND = 0.2, 200e6  # of opening an artifact: MiniLM in int8 takes 0.3 s
 BACKLOG = 2048
 
@@ -102,8 +102,8 @@ def serve(
             try:
                 made = opened(artifacts, threads=threads, waiting=waiting, log=log)
             except BaseException as error:  # noqa: BLE001 - whatever it is, the main thread raises it
-                running.should_exit = True
                 loaded.set_exception(error)
+                running.should_exit = True
                 return
             loaded.set_result(made)
             named = ", ".join(f"{s.id} ({s.model.manifest.task}, {s.model.manifest.precision})" for s in made.site.services)

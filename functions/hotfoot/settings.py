@@ -62,7 +62,7 @@ def read(environ: Mapping[str, str] = os.environ) -> Settings:
         log_level=_level(environ, "HOTFOOT_LOG_LEVEL"),
         name=environ.get("HOTFOOT_NAME") or None,
         peers=peers.loads(environ.get(peers.KEY, "")),
-        token=environ.get("HOTFOOT_TOKEN") or None,
+        token=_token(environ, "HOTFOOT_TOKEN"),
         answer_shape=_shape(environ, "HOTFOOT_ANSWER_SHAPE"),
         cache_bytes=_cache_bytes(environ, memory),
         cache_table=environ.get("HOTFOOT_CACHE_TABLE") or None,
@@ -137,6 +137,14 @@ def _secret(environ: Mapping[str, str]) -> str | None:
             "HOTFOOT_CACHE_SECRET in the environment is not set, and HOTFOOT_CACHE_TABLE is.", hint="Give the ARN of the table's secret."
         )
     return found
+
+
+def _token(environ: Mapping[str, str], key: str) -> str | None:
+    """Without the white space that a file or a shell leaves around it."""
+    text = environ.get(key)
+    if text is not None and not text.strip() and text:
+        raise ArtifactError(f"{key} in the environment is blank, which is no token.")
+    return (text or "").strip() or None
 
 
 def _shape(environ: Mapping[str, str], key: str) -> AnswerShape:

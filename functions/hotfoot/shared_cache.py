@@ -23,10 +23,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from hotfoot import aws
 from hotfoot.task import Array
 
 T = TypeVar("T")
-QUIET = ("boto3", "botocore", "urllib3")
 GET, PUT = 100, 25  # keys and items a call, DynamoDB's own limits
 LARGEST = 300_000  # bytes of an item, which DynamoDB allows 400 KB
 LIFETIME_S = 7 * 24 * 3600
@@ -46,17 +46,6 @@ class SharedStats:
     faults: int = 0
 
 
-def client(service: str, connect_s: float, read_s: float) -> Any:
-    """A client that tries once. It logs nothing of its own below INFO: on Lambda, botocore's DEBUG writes out requests."""
-    import boto3
-    from botocore.config import Config
-
-    for name in QUIET:
-        logging.getLogger(name).setLevel(logging.INFO)
-    config = Config(retries={"mode": "standard", "total_max_attempts": 1}, connect_timeout=connect_s, read_timeout=read_s)
-    return boto3.client(service, config=config)
-
-
 @dataclass(frozen=True)
 class Opened:
     """The table's client and the secret."""
@@ -69,7 +58,7 @@ class SharedCache:
     """The table as a memory of one artifact's outputs. Thread-safe; nothing is imported or asked before the first use."""
 
     def __init__(self, table: str, secret: str, scope: str, lifetime_s: int = LIFETIME_S) -> None:
-        """`secret`: its ARN. `scope`: all that an output depends on beside the input; what another scope wrote isn't found."""
+        """`secret`: its ARN. `scope`: all that an output depends on beside the input; what another scope wrote is not found."""
         self._table, self._arn, self._scope, self._lifetime_s = table, secret, scope.encode(), lifetime_s
         self._opened: Opened | None = None
         self._opening, self._counting = threading.Lock(), threading.Lock()
@@ -87,7 +76,7 @@ class SharedCache:
         self._try(self._open)
 
     def get(self, keys: Sequence[bytes]) -> dict[bytes, Array]:
-        """The outputs that the table has, by these keys; those that it doesn't tell in time are as unknown as any."""
+        """The outputs that the table has, by these keys; those that it does not tell in time are as unknown as any."""
         found: dict[bytes, Array] = {}
         for start in range(0, len(keys), GET):
             found |= self._try(partial(self._get, keys[start : start + GET])) or {}
@@ -104,7 +93,7 @@ class SharedCache:
         opened = self._open()
         names = {self._name(opened, key): key for key in keys}
         wanted = {self._table: {"Keys": [{"id": {"B": name}} for name in names]}}
-        # UnprocessedKeys aren't asked for again: they are misses
+        # UnprocessedKeys are not asked for again: they are misses
         items = opened.dynamodb.batch_get_item(RequestItems=wanted)["Responses"].get(self._table, [])
         now, found = time.time(), {}
         for item in items:
@@ -134,11 +123,11 @@ class SharedCache:
         with self._opening:
             if self._opened is None:
                 # the secret is read once a process, so it may take its time; the table is asked while a request waits
-                found = client("secretsmanager", 1, 2).get_secret_value(SecretId=self._arn)
+                found = aws.client("secretsmanager", attempts=1, connect_s=1, read_s=2).get_secret_value(SecretId=self._arn)
                 secret = found["SecretBinary"] if "SecretBinary" in found else found["SecretString"].encode()
                 if len(secret) < SHORTEST_SECRET:
                     raise ValueError(f"the secret has {len(secret)} bytes, {SHORTEST_SECRET} is the least")
-                self._opened = Opened(client("dynamodb", 0.05, 0.1), secret)
+                self._opened = Opened(aws.client("dynamodb", attempts=1, connect_s=0.05, read_s=0.1), secret)
             return self._opened
 
     def _try(self, call: Callable[[], T]) -> T | None:
@@ -179,7 +168,7 @@ def sealed_value(secret: bytes, name: bytes, array: Array) -> bytes:
 
 
 def opened_value(secret: bytes, name: bytes, value: bytes) -> Array | None:
-    """The array of an item's value, None for one that `sealed_value` didn't make for this name and secret."""
+    """The array of an item's value, None for one that `sealed_value` did not make for this name and secret."""
     mac, body = value[:MAC], value[MAC:]
     if not hmac.compare_digest(mac, hmac.digest(secret, b"value" + name + body, "sha256")):
         return None

@@ -131,7 +131,7 @@ def test_the_script_explains_itself_and_refuses_what_it_does_not_know() -> None:
 def test_each_command_names_its_options_and_files(command: str) -> None:
     done = call(sys.executable, "-m", "hotfoot_build.bench", command, "--help")
     assert done.returncode == 0, done.stderr
-    model = "--models" if command != "http" else "ARTIFACT"
+    model = "--models" if command != "http" else "artifact"
     for word in (model, "--out", "--rounds", "--quick", f"{command}.json", f"{command}.md"):
         assert word in done.stdout
 

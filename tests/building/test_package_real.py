@@ -128,7 +128,7 @@ def imported(bundle_dir: Path, skipped: tuple[str, ...], home: Path = Path("/dev
 
 @pytest.mark.skipif(targets.machine_arch() != "x86_64", reason="runs the x86_64 bundle")
 def test_every_runtime_module_imports_from_the_bundle_alone(made: dict[str, Path]) -> None:
-    found = imported(made["lambda-x86_64"], ("hotfoot.server",))  # the server's packages are the container's
+    found = imported(made["lambda-x86_64"], ("hotfoot.server", "hotfoot.prometheus"))  # the server's packages are the container's
     assert "hotfoot.handlers.http" in found["names"]
     assert not set(NEVER) & set(found["modules"])
     assert found["compiled"] == [], "modules without bytecode"
@@ -138,7 +138,7 @@ def test_every_runtime_module_imports_from_the_bundle_alone(made: dict[str, Path
 def test_the_runtime_keeps_nothing_in_the_home_directory(made: dict[str, Path], tmp_path: Path) -> None:
     # onnxruntime from 1.29 writes a device id and a queue of events there, and sends them, unless ORT_DISABLE_TELEMETRY
     # is set before it is first imported
-    imported(made["lambda-x86_64"], ("hotfoot.server",), home=tmp_path)
+    imported(made["lambda-x86_64"], ("hotfoot.server", "hotfoot.prometheus"), home=tmp_path)
     assert [p.relative_to(tmp_path).as_posix() for p in tmp_path.rglob("*")] == []
 
 

@@ -15,9 +15,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from hotfoot.contract.peers import Peer
+from hotfoot.http.limits import check_answer
 from runtime.test_handler_http import ANSWER, GOOD, body_of, call, fresh
 from support import events
-from support.events import Context
+from support.events import Context, headers_of
 from support.serving import artifact
 
 QUERY = "q=a+b&q=c%2Bd"
@@ -79,3 +81,47 @@ def test_a_body_past_lambdas_limit_is_413_with_both_sizes(lambda_function: Modul
     said = body_of(call(lambda_function, event), 413)["error"]
     assert said.startswith(f"the request body has {len(body)} bytes, the limit is {6 * 2**20}.")
     assert body_of(call(lambda_function, events.request(name, "/predict", GOOD)), 200) == ANSWER
+
+
+def test_an_answer_that_does_not_fit_is_told_once(monkeypatch: pytest.MonkeyPatch, lambda_function: ModuleType) -> None:
+    records: list[Any] = []
+    inner = lambda_function.report
+    monkeypatch.setattr(lambda_function, "report", lambda record: (records.append(record), inner(record)))
+    monkeypatch.setattr(lambda_function, "check_size", lambda _: check_answer(9, 8))
+    answer = lambda_function.handler(events.request("apigateway_v2", "/predict", {"inputs": "good bad"}), Context())
+    assert answer["statusCode"] == 413
+    assert [(r.route, r.status, r.tokens) for r in records] == [("/predict", 413, 4)]
+    assert records[0].total_ms > 0
+
+
+@pytest.mark.parametrize(
+    ("path", "openai"), [("/v1/embeddings", True), ("/embed", False), ("/models/x/v1/embeddings", True), ("/v1/rerank", False)]
+)
+@pytest.mark.parametrize("kind", events.HTTP)
+def test_what_the_adapter_cannot_read_is_refused_in_its_paths_shape(
+    kind: str, path: str, openai: bool, lambda_function: ModuleType
+) -> None:
+    answer = lambda_function.handler(events.request(kind, path, "!!!", base64=True), Context())
+    assert answer["statusCode"] == 400
+    assert isinstance(json.loads(answer["body"])["error"], dict) == openai
+    assert {"x-model-digest", "server-timing", "x-cache"} <= set(headers_of(answer))
+
+
+@pytest.mark.parametrize("body", [5, {"inputs": "x"}, ["x"], True])
+def test_a_body_that_is_no_text_is_400(body: Any, lambda_function: ModuleType) -> None:
+    event = {**events.request("apigateway_v2", "/", {}), "body": body}
+    assert lambda_function.handler(event, Context())["statusCode"] == 400
+
+
+@pytest.mark.parametrize("change", [{"rawQueryString": None}, {"headers": {"a\ud800": "b"}}])
+def test_odd_events_are_answered(change: dict[str, Any], lambda_function: ModuleType) -> None:
+    event = {**events.request("apigateway_v2", "/predict", {"inputs": "good"}), **change}
+    assert lambda_function.handler(event, Context())["statusCode"] in (200, 400)
+
+
+def test_who_pretends_to_be_forwarded_is_no_fault_of_ours(monkeypatch: pytest.MonkeyPatch, lambda_function: ModuleType) -> None:
+    site = lambda_function.app.site
+    monkeypatch.setattr(site, "peers", (Peer("other", "org/other", "fill-mask", "arn:aws:lambda:x"),))
+    event = events.request("apigateway_v2", "/", {"inputs": "x", "model": "other"}, headers={"x-hotfoot-forwarded": "1"})
+    answer = lambda_function.handler(event, Context())
+    assert (answer["statusCode"], json.loads(answer["body"])["error_type"]) == (404, "UnknownModel")

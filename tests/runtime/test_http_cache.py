@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
 import json
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -136,3 +138,28 @@ def test_sampled_text_is_never_kept(tmp_path: Path) -> None:
     greedy = {"inputs": "hello", "parameters": {"max_new_tokens": 2}}
     assert [http.post("/", json=sampled).headers["x-cache"] for _ in range(2)] == ["bypass", "bypass"]
     assert [http.post("/", json=greedy).headers["x-cache"] for _ in range(2)] == ["miss", "hit"]
+
+
+def test_headers_and_slashes_make_no_new_entries() -> None:
+    app = create_app(model("text-classification"), Options(threads=1, cache_bytes=MEMORY))
+    http = TestClient(app)
+    for path in ("/predict", "/predict/", "/predict////"):
+        assert http.post(path, json={"inputs": "good"}).status_code == 200
+    assert app.answers.stats.entries == 1
+    refused = http.post("/predict", json={"inputs": "good"}, headers={"x-answer-shape": "x" * 5000})
+    assert (refused.status_code, len(refused.content) < 300) == (400, True)
+
+
+def test_a_kept_answer_holds_no_more_memory_than_is_counted() -> None:
+    app = create_app(model("text-classification"), Options(threads=1, cache_bytes=2**24))
+    http = TestClient(app)
+    http.post("/", json={"inputs": "warm"})
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    for number in range(400):
+        http.post("/", json={"inputs": f"good {number}"})
+    gc.collect()
+    held = tracemalloc.get_traced_memory()[0] - before
+    tracemalloc.stop()
+    assert app.answers.stats.entries == 401
+    assert held < 1.5 * app.answers.stats.bytes + 100_000

@@ -53,7 +53,7 @@ REFUSED: list[tuple[str, str, dict[str, Any], str]] = [
     ("feature-extraction", "/", {"inputs": ["east", LONG]}, "inputs[1]: "),
     ("feature-extraction", "/v1/embeddings", {"input": ["east", LONG]}, "input[1]: "),
     ("feature-extraction", "/similarity", {"inputs": {"source_sentence": "east", "sentences": ["up", LONG]}}, "inputs.sentences[1]: "),
-    ("text-classification", "/predict", {"inputs": [["good"], [LONG]]}, "inputs[1]: "),
+    ("text-classification", "/predict", {"inputs": [["good"], [LONG]]}, "inputs[1][0]: "),
     ("text-classification", "/invocations", {"inputs": ["good", LONG]}, "inputs[1]: "),
     ("text-ranking", "/rerank", {"query": "query", "texts": ["stage", LONG]}, "texts[1]: "),
     ("text-ranking", "/v1/rerank", {"query": "query", "documents": ["stage", LONG]}, "documents[1]: "),

@@ -12,11 +12,13 @@ import pytest
 from starlette.testclient import TestClient
 from starlette.types import ASGIApp
 
+from hotfoot.contract.errors import ArtifactError
 from hotfoot.http.app import Options, create_app
 from hotfoot.http.loading import Loading
 from support.loops import apart
 from support.serving import client, model
 
+OWN = "/models/rigged/tiny"
 TOKEN = {"authorization": "Bearer secret"}
 
 
@@ -179,3 +181,60 @@ def test_classic_zero_shot() -> None:
     assert [[{"label": n, "score": s} for n, s in zip(f["labels"], f["scores"], strict=True)] for f in found] == today
     one = http.post("/", json={**body, "inputs": "good"}, headers={"x-answer-shape": "classic"}).json()
     assert one == found[0]
+
+
+@pytest.mark.parametrize(
+    "path", ["/info", "/metrics", "/openapi.json", "/v1/models", "/models/rigged/tiny/info", "/models/rigged/tiny/metrics"]
+)
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+def test_a_browsers_accept_opens_no_more_than_the_page(path: str, method: str) -> None:
+    http = client("text-classification", token="secret", scrape=lambda: b"hotfoot_requests_total 1\n")
+    html = {"accept": "text/html"}
+    assert http.request(method, path, headers=html).status_code == 401
+    assert http.request(method, path, headers={**html, **TOKEN}).status_code == 200
+    unknown = http.get("/models/nope/x", headers=html)
+    assert (unknown.status_code, "rigged" in unknown.text) == (401, False)
+    assert http.get("/models/rigged/tiny/", headers=html).status_code == 200
+
+
+def test_a_preflight_is_answered_while_a_model_is_opened() -> None:
+    answer = TestClient(Slow().loading).options("/embed")
+    assert (answer.status_code, "POST" in answer.headers["access-control-allow-methods"]) == (204, True)
+
+
+def test_a_503_has_the_headers_of_every_answer() -> None:
+    answer = TestClient(Slow().loading).get("/health")
+    assert {"x-compute-type", "x-compute-time", "server-timing", "x-cache", "x-request-id"} <= set(answer.headers)
+
+
+@pytest.mark.parametrize(
+    ("path", "openai"), [("/v1/rerank", False), ("/models/a/v1/embeddings", True), ("/v1/embeddings", True), ("/v2/rerank", False)]
+)
+def test_each_dialect_is_told_in_its_own_shape_while_a_model_is_opened(path: str, openai: bool) -> None:
+    error = TestClient(Slow().loading).post(path, json={}).json()["error"]
+    assert isinstance(error, dict) == openai
+
+
+def test_who_waits_for_a_model_that_cannot_be_opened_is_told_so() -> None:
+    slow = Slow()
+
+    async def run() -> list[Any]:
+        sent: list[Any] = []
+
+        async def receive() -> Any:
+            return {"type": "http.request", "body": b"{}", "more_body": False}
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        scope = {"type": "http", "method": "POST", "path": "/", "headers": [(b"x-wait-for-model", b"true")]}
+        task = asyncio.ensure_future(slow.loading(scope, receive, send))
+        await asyncio.sleep(0.05)
+        slow.app.set_exception(ArtifactError("no graph in /secret/place"))
+        await asyncio.wait_for(task, 10)
+        return sent
+
+    start, body = apart(run())
+    assert start["status"] == 500
+    assert json.loads(body["body"])["error_type"] == "Internal"
+    assert b"/secret" not in body["body"]

@@ -155,3 +155,48 @@ def test_full_queue_is_429_at_once_and_the_rest_is_answered() -> None:
     assert refused.headers["retry-after"] == "1"
     assert refused.json()["error"] == "2 requests are running or waiting, the most this server takes. Try again shortly."
     assert http.post("/predict", json={"inputs": "good"}).status_code == 200
+
+
+def test_hypotheses_are_bounded_before_they_are_made() -> None:
+    body = {"inputs": "a", "parameters": {"candidate_labels": [str(n) for n in range(2000)], "hypothesis_template": "x" * 9000 + "{}"}}
+    answer = client("zero-shot-classification").post("/", json=body)
+    assert (answer.status_code, answer.json()["error_type"]) == (413, "TooLarge")
+    assert answer.json()["error"].startswith("2000 labels in this template make 18006890 characters of hypotheses, the limit is 1048576.")
+
+
+def test_candidates_for_masks_are_bounded_before_they_are_made() -> None:
+    body = {"inputs": ["[MASK] " * 60] * 40, "parameters": {"top_k": 10**6}}
+    answer = client("fill-mask").post("/", json=body)
+    assert (answer.status_code, answer.json()["error_type"]) == (413, "TooLarge")
+    assert "candidates, the limit is 131072. Ask for a lower top_k." in answer.json()["error"]
+
+
+@pytest.mark.parametrize(
+    ("task", "path", "body"),
+    [
+        ("text-classification", "/", {"inputs": "good", "parameters": {"function_to_apply": "\x7f" * 100_000}}),
+        ("text-classification", "/", {"inputs": "good", "x" * 100_000: 1}),
+        ("feature-extraction", "/embed", {"inputs": "east", "truncation_direction": "\x7f" * 100_000}),
+        ("feature-extraction", "/embed", {"inputs": "east", "prompt_name": "\x7f" * 100_000}),
+        ("feature-extraction", "/v1/embeddings", {"input": "east", "y" * 100_000: 1}),
+    ],
+)
+def test_an_error_does_not_grow_with_the_request(task: str, path: str, body: dict[str, Any]) -> None:
+    answer = client(task).post(path, json=body)
+    assert answer.status_code in (400, 422)
+    assert len(answer.content) < 1500
+
+
+@pytest.mark.parametrize("path", ["/embed", "/v1/embeddings", "/tokenize", "/predict"])
+def test_lists_are_counted_before_their_items_are_read(path: str) -> None:
+    task = "text-classification" if path == "/predict" else "feature-extraction"
+    answer = client(task, limits=SMALL).post(path, json={"input" if path.startswith("/v1") else "inputs": [["5"]] * 9})
+    assert answer.status_code == 413
+    assert "the request has 9 texts, the limit is 8." in answer.text
+
+
+def test_half_a_pair_in_a_large_body_is_refused_without_its_place() -> None:
+    raw = b'{"inputs": [' + b"1," * 600_000 + b'"\\ud800"]}'
+    answer = client("text-classification").post("/", content=raw, headers=JSON)
+    assert answer.status_code == 422
+    assert answer.json()["error"].startswith("the body: has a lone surrogate")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from jsonschema import Draft202012Validator
 
 from support import serving
 from support.serving import TASKS, client, model, served
@@ -47,7 +48,9 @@ def test_every_described_example_is_answered(task: str) -> None:
             if parameter["in"] == "path":
                 path = path.replace(f"{{{parameter['name']}}}", parameter["schema"]["enum"][0])
         if "post" in operations:
-            example = operations["post"]["requestBody"]["content"]["application/json"]["example"]
+            content = operations["post"]["requestBody"]["content"]["application/json"]
+            example = content["example"]
+            Draft202012Validator(content["schema"]).validate(example)
             answer = http.post(path, json=example)
             # the sample may be longer than the few tokens of a rigged model
             assert answer.status_code == 200 or "the limit is" in answer.text, (path, answer.text)
@@ -72,6 +75,14 @@ def test_under_a_models_name_it_is_about_that_one() -> None:
     assert "/embed" in http.get("/openapi.json").json()["paths"]
     assert "/embed" not in http.get("/models/tags/openapi.json").json()["paths"]
     assert http.get("/models/tags/openapi.json").json()["info"]["title"] == "hotfoot: tags"
+
+
+def test_several_artifacts_have_an_example_each() -> None:
+    http = client({"choices": model("zero-shot-classification"), "tags": model("token-classification")})
+    content = http.get("/openapi.json").json()["paths"]["/pipeline/{task}"]["post"]["requestBody"]["content"]["application/json"]
+    assert list(content["examples"]) == ["zero-shot-classification", "token-classification"]
+    for task, example in content["examples"].items():
+        assert http.post(f"/pipeline/{task}", json=example["value"]).status_code == 200
 
 
 def test_a_token_is_described() -> None:

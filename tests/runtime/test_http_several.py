@@ -11,6 +11,7 @@ from starlette.testclient import TestClient
 from hotfoot.contract.errors import ArtifactError
 from hotfoot.http.app import create_app
 from hotfoot.model import Model
+from hotfoot.observe import Record
 from support.serving import client, model, sample
 
 NAMES = {"tags": "token-classification", "vectors": "feature-extraction", "ranks": "text-ranking", "labels": "text-classification"}
@@ -109,3 +110,28 @@ def test_a_models_id_is_any_artifact_of_that_model() -> None:
     assert [r["index"] for r in ranked.json()] == [1, 0]
     absent = http.post("/models/tags/embed", json={"inputs": "x", "model": "rigged/tiny"})
     assert (absent.status_code, "there is no '/embed' for the task token-classification" in absent.json()["error"]) == (404, True)
+
+
+def test_an_error_below_a_models_name_is_that_models() -> None:
+    records: list[Record] = []
+    http = several(report=records.append)
+    for answer in (http.get("/models/labels/nope"), http.post("/models/labels/predict", content=b"{")):
+        assert answer.headers["x-model-digest"] == model("text-classification").manifest.digest
+    assert [r.model for r in records] == ["labels", "labels"]
+
+
+def test_the_routes_told_are_those_of_the_model_asked_for() -> None:
+    text = several().post("/embed", json={"inputs": "x", "model": "labels"}).json()["error"]
+    assert "POST /predict" in text
+    assert "POST /embed" not in text
+
+
+def test_a_route_that_no_task_here_serves_is_404_by_any_method() -> None:
+    http = client("feature-extraction")
+    assert [http.request(method, "/predict", json={}).status_code for method in ("GET", "POST", "PUT")] == [404, 404, 404]
+    assert http.get("/embed").status_code == 405
+
+
+def test_one_gate_for_all() -> None:
+    app = create_app({name: model(task) for name, task in NAMES.items()})
+    assert len({id(service.gate) for service in app.site.services}) == 1

@@ -8,7 +8,8 @@ from typing import Any
 import onnxruntime
 import pytest
 
-from support.serving import client, model, opened
+from hotfoot.model import Model
+from support.serving import artifact, client, model, opened
 
 
 def test_embed_always_answers_a_list_of_vectors() -> None:
@@ -167,3 +168,28 @@ def test_metrics_on_lambda_names_the_namespace() -> None:
     answer = client("text-classification", namespace="shop/models").get("/metrics")
     assert answer.status_code == 404
     assert "CloudWatch, namespace shop/models" in answer.json()["error"]
+
+
+def test_tokens_are_metered_and_may_be_read_anew() -> None:
+    answer = client("text-classification").post("/tokenize", json={"inputs": ["good bad", "fine"]})
+    assert (answer.headers["x-compute-tokens"], answer.headers["x-compute-characters"]) == (str(4 + 3), str(8 + 4))
+    remembering = Model.open(artifact("text-classification"), threads=1, cache_bytes=2**22)
+    http = client(remembering, cache_bytes=2**22)
+    for _ in range(2):
+        http.post("/tokenize", json={"inputs": "a text of its own"}, headers={"x-use-cache": "false"})
+    assert remembering.tokenizer.encodings is not None
+    assert remembering.tokenizer.encodings.stats.entries == 0
+
+
+@pytest.mark.parametrize(
+    ("inputs", "where"),
+    [
+        ("good " * 90, "inputs"),
+        (["good " * 90, "bad"], "inputs[0]"),
+        ([["bad"], ["good " * 90]], "inputs[1][0]"),
+        ([["bad", "good " * 90]], "inputs[0][1]"),
+    ],
+)
+def test_predict_names_what_is_too_long_as_it_was_sent(inputs: Any, where: str) -> None:
+    error = client("text-classification").post("/predict", json={"inputs": inputs}).json()["error"]
+    assert error.startswith(f"{where}: the "), error

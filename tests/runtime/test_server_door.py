@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import openai
@@ -62,7 +62,7 @@ def test_metrics_for_prometheus(several: str) -> None:
     assert lines['hotfoot_requests_total{model="vectors",route="/embed",status="422"}'] == "1.0"
     assert lines['hotfoot_request_seconds_count{model="vectors",route="/embed"}'] == "3.0"
     assert float(lines['hotfoot_stage_seconds_count{model="vectors",stage="run"}']) >= 1
-    assert lines['hotfoot_requests_in_flight{model="vectors"}'] == "0.0"
+    assert lines["hotfoot_requests_in_flight"] == "0.0"
     assert float(lines["hotfoot_answers_bytes"]) > 0
     # the second was answered from memory, whole
     hits, all_ = (float(lines[f'hotfoot_{name}_inputs_total{{model="vectors"}}']) for name in ("remembered", "cacheable"))
@@ -93,32 +93,53 @@ def test_a_token_that_official_clients_send() -> None:
 def opening(folder: Path) -> Iterator[tuple[str, threading.Event]]:
     """A server whose artifact cannot be read until the event is set: its manifest is a pipe that nobody writes to before."""
     shutil.copytree(artifact("text-classification"), folder)
-    manifest = (folder / "manifest.json").read_bytes()
-    (folder / "manifest.json").unlink()
-    os.mkfifo(folder / "manifest.json")
-    go = threading.Event()
-
-    def write() -> None:
-        go.wait()
-        while True:  # it is read more than once
-            (folder / "manifest.json").write_bytes(manifest)
-            time.sleep(0.1)  # so that a reader sees the end of it
-
-    threading.Thread(target=write, daemon=True).start()
+    manifest, pipe = folder / "manifest.json", folder.with_name("pipe")
+    real = manifest.rename(folder.with_name("real.json"))
+    os.mkfifo(pipe)
+    os.link(pipe, manifest)
+    go, ended = threading.Event(), threading.Event()
+    writer = threading.Thread(target=let_in, args=(manifest, pipe, real, go, ended), daemon=True)
+    writer.start()
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     command = [sys.executable, "-m", "hotfoot.server", "--port", str(port), str(folder)]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=ENVIRONMENT)
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=ENVIRONMENT)
     try:
-        for _ in range(200):
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", port)) == 0:
-                    break
-            time.sleep(0.05)
+        assert listens(port, process), f"nothing listens on port {port}; the server's exit code: {process.poll()}"
         yield f"http://127.0.0.1:{port}", go
     finally:
+        go.set()  # or it could not end
         process.terminate()
         process.communicate(timeout=20)
+        ended.set()
+        writer.join(20)
+
+
+def let_in(manifest: Path, pipe: Path, real: Path, go: threading.Event, ended: threading.Event) -> None:
+    """Once `go` is set, put the real manifest in the pipe's place, and give it to whoever already waits at the pipe."""
+    go.wait()
+    content = real.read_bytes()
+    real.replace(manifest)  # for all who read it later, and at once
+    while not ended.is_set():
+        with suppress(OSError):  # nobody waits there yet, or no longer
+            end = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+            try:
+                os.write(end, content)
+            finally:
+                os.close(end)
+            return
+        time.sleep(0.02)
+
+
+def listens(port: int, process: subprocess.Popen[bytes]) -> bool:
+    """Whether the process takes connections within 20 s."""
+    end = time.monotonic() + 20
+    while time.monotonic() < end and process.poll() is None:
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return True
+        time.sleep(0.05)
+    return False
 
 
 def test_before_the_model_is_open(tmp_path: Path) -> None:

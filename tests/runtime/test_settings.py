@@ -160,3 +160,10 @@ def test_a_shared_table_needs_its_secret() -> None:
     assert (found.cache_table, found.cache_secret) == ("answers", "arn:aws:secretsmanager:x")
     with pytest.raises(ArtifactError, match="HOTFOOT_CACHE_SECRET in the environment is not set, and HOTFOOT_CACHE_TABLE is"):
         settings.read({"HOTFOOT_CACHE_TABLE": "answers", "HOTFOOT_CACHE_SECRET": ""})
+
+
+def test_a_token_comes_without_the_space_around_it() -> None:
+    assert settings.read({"HOTFOOT_TOKEN": " abc\n"}).token == "abc"
+    assert settings.read({"HOTFOOT_TOKEN": ""}).token is None
+    with pytest.raises(ArtifactError, match="HOTFOOT_TOKEN in the environment is blank"):
+        settings.read({"HOTFOOT_TOKEN": " \n"})

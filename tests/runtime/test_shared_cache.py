@@ -11,7 +11,7 @@ import boto3
 import numpy as np
 import pytest
 
-from hotfoot import shared_cache
+from hotfoot import aws, shared_cache
 from hotfoot.shared_cache import FAULTS, GET, LARGEST, LIFETIME_S, PUT, SharedCache, SharedStats, opened_value, sealed_value
 from hotfoot.task import Array
 from support.shared import SECRET, TABLE, Calls, account, dead_endpoint, items, quiet, same, silent_endpoint, some
@@ -181,7 +181,7 @@ def test_a_table_that_does_not_answer_costs_little_and_nothing_else(endpoint: An
     shared = SharedCache(TABLE, "arn", "one")
     with endpoint() as url:
         monkeypatch.setenv("AWS_ENDPOINT_URL", url)
-        shared._opened = shared_cache.Opened(shared_cache.client("dynamodb", 0.05, 0.1), SECRET.encode())
+        shared._opened = shared_cache.Opened(aws.client("dynamodb", attempts=1, connect_s=0.05, read_s=0.1), SECRET.encode())
         start = time.perf_counter()
         for _ in range(FAULTS + 20):
             assert shared.get([b"a"]) == {}

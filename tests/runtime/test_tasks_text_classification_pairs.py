@@ -107,3 +107,13 @@ def test_the_side_that_is_cut_can_be_chosen() -> None:
         low, high = (counts[0] * np.array(GOOD) + counts[1] * np.array(BAD) + fine) / 61
         (answer,) = ask(asked, truncate=True, truncation_direction=direction)
         assert negative(answer) == pytest.approx(1 / (1 + math.exp(high - low)), abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "good", "bad"),
+    # 64 tokens less three special ones; the longer text gives way, or the one that the strategy names
+    [("longest_first", 30, 31), ("only_first", 21, 40), ("only_second", 40, 21), (True, 30, 31)],
+)
+def test_a_strategy_says_which_text_of_a_pair_is_cut(strategy: Any, good: int, bad: int) -> None:
+    (answer,) = ask({"text": "good " * 40, "text_pair": "bad " * 40}, truncation=strategy)
+    assert negative(answer) == of(good, bad)

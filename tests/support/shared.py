@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from moto import mock_aws
 
-from hotfoot import shared_cache
+from hotfoot import aws
 from hotfoot.task import Array
 
 TABLE, SECRET = "answers", "a secret of some length, made for this"
@@ -66,14 +66,14 @@ class Calls:
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.made: list[str] = []
         self.sizes: list[int] = []
-        inner = shared_cache.client
+        inner = aws.client
 
-        def client(service: str, connect_s: float, read_s: float) -> Any:
-            made = inner(service, connect_s, read_s)
+        def client(service: str, **options: Any) -> Any:
+            made = inner(service, **options)
             made.meta.events.register("before-call", self._note)
             return made
 
-        patch.setattr(shared_cache, "client", client)
+        patch.setattr(aws, "client", client)
 
     def _note(self, model: Any, params: Any, **_rest: Any) -> None:
         self.made.append(model.name)

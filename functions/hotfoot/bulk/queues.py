@@ -13,7 +13,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from hotfoot.bulk import aws
+from hotfoot import aws
 from hotfoot.contract.errors import InputError
 
 

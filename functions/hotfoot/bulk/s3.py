@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
-from hotfoot.bulk import aws
+from hotfoot import aws
 from hotfoot.bulk.messages import ObjectRef
 from hotfoot.bulk.pipeline import GoneError, Source
 from hotfoot.bulk.report import Origin

@@ -28,8 +28,9 @@ def check(document: Document, apis: Mapping[str, Api], shared: Collection[str]) 
             elif member in deploys:
                 _check_settings(document, name, member, shared)
     for name in apis:
-        if name in deploys and name not in taken:
-            document.fault(("api", name), f"[deploy.{name}] would be the stack hotfoot-{name} too; give one of them another name")
+        if name in deploys:  # also where it is one of its own: a stack that stands already would lose its function and its buckets
+            said = f"[deploy.{name}] has that name, and its stack hotfoot-{name} would be replaced; give one of them another name"
+            document.fault(("api", name), said)
 
 
 def _check_members(document: Document, name: str, members: Sequence[str], deploys: Collection[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from typing import Any
 
 from aws_lambda_powertools.metrics import MetricUnit
@@ -11,9 +12,9 @@ from mangum import Mangum
 from mangum.types import Response
 
 from hotfoot import cache, observe, settings
-from hotfoot.http import events, headers
+from hotfoot.http import events, headers, openai
 from hotfoot.http.app import Options, create_app, fault_of
-from hotfoot.http.errors import problem
+from hotfoot.http.errors import Problem, problem
 from hotfoot.http.limits import check_answer, lambda_limits
 from hotfoot.model import Model
 from hotfoot.observe import Record
@@ -32,6 +33,9 @@ metrics, logger, cold_start = observe.metrics(), observe.logger(), observe.ColdS
 open_ms = 1e3 * (time.perf_counter() - started)
 
 
+heard: list[Record] = []  # what the app says of its answer, until that is known to fit
+
+
 def report(record: Record) -> None:
     """Log and count an answer."""
     observe.log(record)
@@ -44,7 +48,7 @@ app = create_app(
         limits=limits,
         threads=here.threads,
         namespace=here.metrics_namespace,
-        report=report,
+        report=heard.append,
         cache_bytes=cache.shares(here.cache_bytes).answers,
         shape=here.answer_shape,
         peers=[peer for peer in here.peers if peer.function],
@@ -78,24 +82,32 @@ def handler(event: Any, context: Any) -> Any:
 
 def answer(event: dict[str, Any], context: Any) -> dict[str, Any]:
     """The adapter's answer to an HTTP event; what it cannot read or carry is refused in the same form."""
+    heard.clear()
     try:
         wrapped = adapter(events.http_event(event), context)
         check_size(wrapped)
     except Exception as error:  # noqa: BLE001 - the edge: an exception here would reach the client as the platform's own 502
         return refusal(error, event, context)
+    for record in heard:
+        report(record)
     return wrapped
 
 
 def refusal(error: Exception, event: dict[str, Any], context: Any) -> dict[str, Any]:
-    """An error from outside the app, wrapped as this kind of event wants it."""
+    """An error from outside the app, wrapped as this kind of event wants it, in the shape that its path has."""
     found = problem(error, context.aws_request_id)
-    report(Record(method="", route="", status=found.status, request_id=context.aws_request_id, fault=fault_of(error, found)))
-    fields = {"content-type": "application/json", "x-request-id": context.aws_request_id, **headers.CORS, **found.headers}
-    response: Response = {
-        "status": found.status,
-        "headers": [list(pair) for pair in headers.encoded(fields)],
-        "body": dumps(found.answer()[1]),
+    status, document = (openai.problem if openai.speaks(events.path_of(event)) else Problem.answer)(found)
+    before = heard[-1] if heard else Record(method="", route="", status=status, request_id=context.aws_request_id)
+    report(replace(before, status=status, fault=fault_of(error, found)))
+    fields = {
+        "content-type": "application/json",
+        **headers.of_answer(headers.Meter(), "cpu"),
+        "x-request-id": context.aws_request_id,
+        "x-model-digest": model.manifest.digest,
+        **headers.CORS,
+        **found.headers,
     }
+    response: Response = {"status": status, "headers": [list(pair) for pair in headers.encoded(fields)], "body": dumps(document)}
     return adapter.infer(events.repaired(event), context)(response)
 
 

@@ -121,6 +121,7 @@ def info(service: Service, threads: int) -> dict[str, Any]:
         "labels": list(m.labels),
         "dimensions": m.facts.get("dimensions"),
         "mask_token": m.facts.get("mask_token"),
+        "candidate_labels": m.facts.get("candidate_labels"),
         "license": m.model.license,
         "device": service.device,
         "onnxruntime": onnxruntime.__version__,

@@ -15,21 +15,22 @@ from starlette.types import Receive, Scope, Send
 
 from hotfoot import settings, targets
 from hotfoot.cache import Cache
-from hotfoot.contract.errors import HotfootError
+from hotfoot.contract.errors import ArtifactError, HotfootError
 from hotfoot.contract.peers import Peer
 from hotfoot.http import about, body, headers, hf, openai, peers, rerank, tei, tokens
 from hotfoot.http.errors import Problem, RequestError, problem
 from hotfoot.http.limits import Limits, server_limits
 from hotfoot.http.operations import Call, Operation
 from hotfoot.http.paths import Paths
-from hotfoot.http.service import Reply, Service
-from hotfoot.http.site import PREFIX, Place, Site, unserved
+from hotfoot.http.service import Gate, Reply, Service
+from hotfoot.http.site import Place, Site, UnservedError
 from hotfoot.model import Model
 from hotfoot.observe import Fault, Record
 from hotfoot.wire import dumps
 
 Report = Callable[[Record], None]
 OPEN = ("/docs", "/health", "/ping")  # GET: what a load balancer asks, and pages that hold nothing; a token is typed into them
+ANSWER_BYTES = 1024  # of a kept answer beside its body and its request's: the objects around them
 CACHED_KEY_BYTES = 2**16  # a larger body is read anew each time: its key would take the room of many answers
 
 
@@ -58,10 +59,11 @@ def create_app(models: Model | Mapping[str, Model], options: Options | None = No
     """The app for one artifact, or for several by name, the default first. Raises ArtifactError for names that cannot be told apart."""
     options = options or Options()
     named = {None: models} if isinstance(models, Model) else models
-    services = [
-        Service(model, options.limits or server_limits(targets.load(model.manifest.target)), name, options.shape)
-        for name, model in named.items()
-    ]
+    if not named:
+        raise ArtifactError("no artifact to serve.")
+    limits = [options.limits or server_limits(targets.load(model.manifest.target)) for model in named.values()]
+    gate = Gate(limits[0])
+    services = [Service(model, own, gate, name, options.shape) for (name, model), own in zip(named.items(), limits, strict=True)]
     return App(Site(services, options.peers), options)
 
 
@@ -112,23 +114,25 @@ class App:
             if scope["method"] == "OPTIONS":
                 course.extra = headers.PREFLIGHT
                 return Reply(b"", status=204)
-            if scope["path"].startswith("/v1/") and not scope["path"].startswith("/v1/rerank"):
+            if openai.speaks(scope["path"]):
                 course.problem = openai.problem  # also where no route is found
             self._check_token(scope)
             place = self.site.place(scope["path"])
             if place.peer is not None:
                 return self._forward(place.peer, scope)
+            if place.named:
+                course.service = place.services[0]
             operation, params = self._find(place, scope["method"])
             course.route, course.problem = operation.path, operation.problem
             if operation.method == "POST":
                 return await self._post(operation, place, params, Request(scope, receive), course)
-            service = self._choose(place, operation, params, None)
-            assert isinstance(service, Service)  # noqa: S101 - a peer is only ever asked for by name
-            course.service = service
-            return await operation.answer(Call(service, {}, params, scope, remember=False))
+            course.service = self.site.first(place, operation, params)
+            return await operation.answer(Call(course.service, {}, params, scope, remember=False))
         except ClientDisconnect:
             raise
         except Exception as error:  # noqa: BLE001 - the edge: whatever went wrong, the client gets JSON and the next request works
+            if isinstance(error, UnservedError):
+                error.hint = f"This artifact serves {', '.join(self._routes_of(error.services))}."
             answer = problem(error, request_id)
             course.extra, course.fault = dict(answer.headers), fault_of(error, answer)
             status, document = course.problem(answer)
@@ -139,19 +143,21 @@ class App:
         scope, limit = request.scope, self.site.default.limits.request_bytes
         raw, encoding = await body.read(request, limit), request.headers.get("content-encoding", "")
         remember = self._options.cache_bytes > 0 and headers.flag(scope, b"x-use-cache", default=True)
-        key = (place.services, scope["path"], encoding, headers.sent(scope, b"x-answer-shape"), raw)
-        if remember and (kept := self.answers.get(key)) is not None:
+        keeps = remember and len(raw) <= CACHED_KEY_BYTES
+        # what stands in it beside the body has few values, or the memory would hold more than it counts
+        key = (place.services, operation.path, *params.items(), encoding, hf.asked_shape(scope), raw)
+        if keeps and (kept := self.answers.get(key)) is not None:
             course.service, reply = kept
             return reply
         document = body.parse(raw, encoding, limit)
-        chosen = self._choose(place, operation, params, document.get("model"))
+        wanted = document.pop("model", None)
+        chosen = self.site.first(place, operation, params) if wanted is None else self.site.asked(place, operation, params, wanted)
         if isinstance(chosen, Peer):
             return self._forward(chosen, scope)
         course.service = chosen
-        call = Call(chosen, {name: value for name, value in document.items() if name != "model"}, params, scope, remember)
-        reply = await operation.answer(call)
-        if reply.keep and len(raw) <= CACHED_KEY_BYTES:
-            self.answers.put(key, (chosen, remembered(reply)), len(raw) + len(reply.body))
+        reply = await operation.answer(Call(chosen, document, params, scope, remember))
+        if reply.keep and keeps:
+            self.answers.put(key, (chosen, remembered(reply)), len(raw) + len(reply.body) + ANSWER_BYTES)
         return reply
 
     async def _described(self, call: Call) -> Reply:
@@ -167,19 +173,12 @@ class App:
         theirs = {name: value for name, value in found.headers.items() if not name.startswith("access-control-")}  # ours say the same
         return Reply(found.body, status=found.status, headers=theirs)
 
-    def _choose(self, place: Place, operation: Operation, params: Mapping[str, str], asked: object) -> Service | Peer:
-        try:
-            return self.site.choose(place, operation, params, asked)
-        except RequestError as error:
-            if error.error_type == "NotFound":
-                raise self._with_routes(error, place) from None
-            raise
-
     def _find(self, place: Place, method: str) -> tuple[Operation, Mapping[str, str]]:
-        """The operation for a path and method. Raises RequestError: 404 that names the routes, 405 that names the methods."""
-        found = self._paths.find(place.path)
+        """The operation for a path and method. Raises UnservedError, or RequestError: 405 that names the methods."""
+        every = self._paths.find(place.path).items()
+        found = {name: (o, params) for name, (o, params) in every if any(o.serves(s, params) for s in place.services)}
         if not found:
-            raise self._with_routes(unserved(place), place)
+            raise UnservedError(place.services, place.path)
         if method == "HEAD" and "GET" in found:
             method = "GET"
         if method not in found:
@@ -189,33 +188,29 @@ class App:
             )
         return found[method]
 
-    def _with_routes(self, error: RequestError, place: Place) -> RequestError:
-        own = place.services
-        served = [f"{o.method} {o.path}" for o in self.operations if any(o.serves(s, {"task": s.model.manifest.task}) for s in own)]
-        return RequestError(error.status, error.error_type, error.message, hint=f"This artifact serves {', '.join(served)}.")
+    def _routes_of(self, services: Sequence[Service]) -> list[str]:
+        return [f"{o.method} {o.path}" for o in self.operations if any(o.serves(s, {"task": s.model.manifest.task}) for s in services)]
 
     def _check_token(self, scope: Scope) -> None:
         """Raise RequestError (401) where the server asks for a token and the request has not the right one."""
-        if self._token is None or (scope["method"] in ("GET", "HEAD") and is_open(scope)):
+        if self._token is None or (scope["method"] in ("GET", "HEAD") and self._is_open(scope)):
             return
         kind, _, sent = headers.sent(scope, b"authorization").partition(" ")
-        if kind.lower() != "bearer" or not hmac.compare_digest(sent.strip().encode("latin-1"), self._token):
+        if kind.lower() != "bearer" or not hmac.compare_digest(sent.strip(" \t").encode("latin-1"), self._token):
             said = "the token is not right." if sent else "this server asks for a token."
             raise RequestError(
                 401, "Unauthorized", said, hint="Send `Authorization: Bearer …`.", headers={"www-authenticate": 'Bearer realm="hotfoot"'}
             )
 
-
-def is_open(scope: Scope) -> bool:
-    """Whether a GET needs no token. The playground's page is open at its address, what `/` says as JSON is not."""
-    path = scope["path"].rstrip("/") or "/"
-    return path in OPEN or ((path == "/" or path.startswith(PREFIX)) and about.wants_page(scope))
+    def _is_open(self, scope: Scope) -> bool:
+        """Whether a GET needs no token. The playground's page is open at its address, what `/` says as JSON is not."""
+        return (scope["path"].rstrip("/") or "/") in OPEN or (self.site.is_front(scope["path"]) and about.wants_page(scope))
 
 
 def remembered(reply: Reply) -> Reply:
-    """The reply as the next one gets it: from memory, in no time."""
+    """The reply as the next one gets it: from memory, in no time. Its body is copied: orjson's own holds on to its working space."""
     meter = replace(reply.meter, timings={}, cache="hit", remembered=reply.meter.inputs)
-    return replace(reply, meter=meter, keep=False)
+    return replace(reply, body=bytes(memoryview(reply.body)), meter=meter, keep=False)
 
 
 def record(scope: Scope, course: Course, reply: Reply, request_id: str, total_ms: float) -> Record:

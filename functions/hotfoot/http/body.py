@@ -20,6 +20,8 @@ BOM = b"\xef\xbb\xbf"
 DRAINED = 4  # times the limit that is read and thrown away, so that the client gets to read the answer
 # text/plain and the form type are what fetch() and `curl -d` send by default; the body must be JSON all the same
 PLAIN_TYPES = ("application/json", "text/plain", "application/x-www-form-urlencoded")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+LOOKED_THROUGH = 2**20  # bytes of a body that is searched for its lone surrogate; of a larger one it is said without the place
 _CHARSET = re.compile(r";\s*charset\s*=\s*[\"']?([^\s;\"']*)", re.IGNORECASE)
 
 
@@ -106,7 +108,7 @@ def _explained(raw: bytes, error: orjson.JSONDecodeError) -> HotfootError:
     if "surrogate" in str(error):
         # right JSON by its grammar, so the fault lies in the value: say in which
         try:
-            where = _surrogate(json.loads(text), "")
+            where = _surrogate(json.loads(text), "") if len(text) <= LOOKED_THROUGH else ""
         except (ValueError, RecursionError):
             where = None
         if where is not None:
@@ -117,15 +119,18 @@ def _explained(raw: bytes, error: orjson.JSONDecodeError) -> HotfootError:
 def _surrogate(value: Any, path: str) -> str | None:
     """The path of the first text, or of the object with the first key, that holds a lone surrogate."""
     if isinstance(value, str):
-        return path if any("\ud800" <= c <= "\udfff" for c in value) else None
-    pairs: list[tuple[str, Any]] = []
+        return path if _SURROGATE.search(value) else None
     if isinstance(value, list):
-        pairs = [(f"{path}[{i}]", v) for i, v in enumerate(value)]
+        for i, item in enumerate(value):
+            if isinstance(item, (str, list, dict)) and (found := _surrogate(item, f"{path}[{i}]")) is not None:
+                return found
     elif isinstance(value, dict):
-        if any(_surrogate(key, path) is not None for key in value):
+        if any(map(_SURROGATE.search, value)):
             return path
-        pairs = [(f"{path}.{key}".lstrip("."), v) for key, v in value.items()]
-    return next((found for where, v in pairs if (found := _surrogate(v, where)) is not None), None)
+        for key, item in value.items():
+            if isinstance(item, (str, list, dict)) and (found := _surrogate(item, f"{path}.{key}".lstrip("."))) is not None:
+                return found
+    return None
 
 
 @contextmanager

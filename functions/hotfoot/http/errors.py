@@ -9,6 +9,7 @@ from typing import Any
 from hotfoot.contract.errors import HotfootError, Kind
 
 RETRY_AFTER_S = 1
+LONGEST_PATH = 200  # characters of the path of what is wrong
 
 # kind -> (status, error_type). Types are capitalised as Text Embeddings Inference spells them.
 TABLE: Mapping[Kind, tuple[int, str]] = {
@@ -57,6 +58,8 @@ class Problem:
 
 def problem(error: Exception, request_id: str) -> Problem:
     """How `error` is answered. Of our own faults the client learns the request id and no more: their messages hold paths."""
+    if isinstance(error, HotfootError) and len(error.where) > LONGEST_PATH:  # a member's name may be as long as the request
+        error.where = f"{error.where[:LONGEST_PATH]}…"
     if isinstance(error, RequestError):
         return Problem(error.status, error.error_type, str(error), error.headers, error.where)
     if isinstance(error, HotfootError):

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from hotfoot.contract.errors import HotfootError, InputError
+from hotfoot.contract.json_types import json_type
 from hotfoot.http.errors import malformed
 from hotfoot.wire import is_warm_up
 
@@ -36,7 +37,8 @@ def _is_http(event: Mapping[str, Any]) -> bool:
     if not isinstance(context, dict) or not all(f is None or isinstance(f, dict) for f in fields):
         return False
     if isinstance(context.get("http"), dict):
-        return event.get("version") == "2.0" and {"path", "method", "sourceIp"} <= set(context["http"])
+        said = [context["http"].get(name) for name in ("path", "method", "sourceIp")]
+        return event.get("version") == "2.0" and all(isinstance(value, str) for value in said)
     return isinstance(event.get("path"), str) and isinstance(event.get("httpMethod"), str) and ("elb" in context or "resource" in event)
 
 
@@ -46,6 +48,8 @@ def http_event(event: Mapping[str, Any]) -> dict[str, Any]:
     Raises RequestError (400) for a body that is not the base64 it is said to be, InputError for one that is no text.
     """
     body, encoded = event.get("body"), event.get("isBase64Encoded") is True
+    if not (body is None or isinstance(body, str)):
+        raise malformed(f"the event's body is {json_type(body)}, not a text.")
     if encoded:
         check_base64(body or "")
     elif isinstance(body, str):
@@ -71,11 +75,11 @@ def check_text(body: str) -> None:
 
 def repaired(event: Mapping[str, Any]) -> dict[str, Any]:
     """The event without its body, in the form that the adapter reads without failing; also what it wraps an answer by."""
-    made = {**event, "body": "", "isBase64Encoded": False}
+    made = {**event, "body": "", "isBase64Encoded": False, "rawQueryString": event.get("rawQueryString") or ""}
     if event.get("multiValueHeaders"):
-        many = {str(k): [_text(v) for v in values] for k, values in event["multiValueHeaders"].items() if isinstance(values, list)}
+        many = {_text(k): [_text(v) for v in values] for k, values in event["multiValueHeaders"].items() if isinstance(values, list)}
         made["multiValueHeaders"] = {k: v for k, v in many.items() if all(_usable(k, value) for value in v)}
-    one = {str(k): _text(v) for k, v in (event.get("headers") or {}).items()}
+    one = {_text(k): _text(v) for k, v in (event.get("headers") or {}).items()}
     made["headers"] = {k: v for k, v in one.items() if _usable(k, v)}
     context = event["requestContext"]
     if "http" in context:
@@ -84,6 +88,12 @@ def repaired(event: Mapping[str, Any]) -> dict[str, Any]:
     elif context.get("path") == event.get("path"):  # a REST API keeps the stage out of `path`
         made["path"] = without_stage(event["path"], context.get("stage"))
     return made
+
+
+def path_of(event: Mapping[str, Any]) -> str:
+    """The path that the app would be asked for."""
+    made = repaired(event)
+    return str(made["requestContext"]["http"]["path"] if "http" in made["requestContext"] else made["path"])
 
 
 def without_stage(path: str, stage: Any) -> str:

@@ -8,6 +8,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, get_args
 
+from starlette.types import Scope
+
 from hotfoot.contract.errors import InputError
 from hotfoot.contract.json_types import json_type
 from hotfoot.http import headers
@@ -45,7 +47,7 @@ async def predict(call: Call) -> Reply:
     inputs = required(call.body, "inputs")
     name = call.path.get("task") or task_for(call.service, inputs)
     parameters, beside = _parameters(call.body, call.service.models[name].task.parameters)
-    shape = plainly if answer_shape(call) == "current" else partial(classic, name, inputs)
+    shape = plainly if (asked_shape(call.scope) or call.service.shape) == "current" else partial(classic, name, inputs)
 
     def sent(where: str) -> str:
         stem = where.removeprefix("parameters.")
@@ -74,16 +76,18 @@ def task_for(service: Service, inputs: Any) -> str:
     return own
 
 
-def answer_shape(call: Call) -> str:
-    """`current`, or `classic` where the header `x-answer-shape` or else the server asks for it. Raises RequestError (400)."""
-    asked = headers.sent(call.scope, b"x-answer-shape").strip().lower()
+def asked_shape(scope: Scope) -> str:
+    """What the header `x-answer-shape` says, empty where there is none. Raises RequestError (400) for another value."""
+    asked = headers.sent(scope, b"x-answer-shape").strip().lower()
     if asked and asked not in get_args(AnswerShape):
         raise RequestError(400, "Malformed", f"x-answer-shape is {asked[:40]!a}; it must be one of {', '.join(get_args(AnswerShape))}.")
-    return asked or call.service.shape
+    return asked
 
 
 def classic(task: str, inputs: Any, found: Prediction) -> Any:
     """The answer as clients before 2025 know it: one text's ranking by itself, and zero-shot's labels and scores as two lists."""
+    if task == "zero-shot-classification" and isinstance(inputs, dict):
+        inputs = inputs["sequences"]
     single = not isinstance(inputs, list)
     if task == "text-classification" and single:
         return found.answer[0]

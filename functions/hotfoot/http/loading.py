@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import Any
 
@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hotfoot.contract.errors import HotfootError
 from hotfoot.http import body, headers, openai
-from hotfoot.http.errors import Problem
+from hotfoot.http.errors import Problem, problem
 from hotfoot.wire import dumps
 
 PATIENT_BYTES = 2**20  # of a body that is looked into for `wait_for_model`; a larger one can say it in a header
@@ -31,23 +31,41 @@ class Loading:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One ASGI connection."""
-        if not self._app.done():
-            patient, receive = await asked_to_wait(scope, receive) if scope["type"] == "http" else (True, receive)
-            if not patient:
-                await self._refuse(scope, send)
+        if not self._app.done() and scope["type"] == "http":
+            if scope["method"] == "OPTIONS":  # or a browser would not let its page read the 503
+                await _answer(scope, send, 204, b"", headers.PREFLIGHT)
                 return
-            # not the future itself: a client that goes must not cancel it for the others
-            await asyncio.wait([asyncio.ensure_future(asyncio.wrap_future(self._app))])
-        await self._app.result()(scope, receive, send)
+            patient, receive = await asked_to_wait(scope, receive)
+            if not patient:
+                left = max(0.1, round(self._expected_s - (self._clock() - self._started), 1))
+                words = "the model is still being opened. Ask again, or with `x-wait-for-model: true` to wait for it."
+                await _refuse(scope, send, Problem(503, "Loading", words, {"retry-after": str(int(left + 1))}), estimated_time=left)
+                return
+        # not the future itself: a client that goes must not cancel it for the others
+        await asyncio.wait([asyncio.ensure_future(asyncio.wrap_future(self._opened()))])
+        try:
+            app = self._app.result()
+        except Exception as error:  # noqa: BLE001 - whoever started the opening tells of it, and ends; those who waited are told so
+            await _refuse(scope, send, problem(error, headers.request_id(scope)))
+            return
+        await app(scope, receive, send)
 
-    async def _refuse(self, scope: Scope, send: Send) -> None:
-        left = max(0.1, round(self._expected_s - (self._clock() - self._started), 1))
-        found = Problem(503, "Loading", "the model is still being opened. Ask again, or with `x-wait-for-model: true` to wait for it.")
-        status, said = (openai.problem if scope["path"].startswith("/v1/") else Problem.answer)(found)
-        document = dumps({**said, "estimated_time": left})
-        fields = {"content-type": "application/json", "retry-after": str(int(left + 1)), "x-request-id": headers.request_id(scope)}
-        await send(headers.start(status, fields, len(document)))
-        await send({"type": "http.response.body", "body": document})
+    def _opened(self) -> Future[None]:
+        """Done when the opening has ended, well or not."""
+        ended: Future[None] = Future()
+        self._app.add_done_callback(lambda _: ended.set_result(None))
+        return ended
+
+
+async def _refuse(scope: Scope, send: Send, found: Problem, **more: float) -> None:
+    status, said = (openai.problem if openai.speaks(scope["path"]) else Problem.answer)(found)
+    await _answer(scope, send, status, dumps({**said, **more}), {"content-type": "application/json", **found.headers})
+
+
+async def _answer(scope: Scope, send: Send, status: int, document: bytes, fields: Mapping[str, str]) -> None:
+    common = {**headers.of_answer(headers.Meter(), "cpu"), "x-request-id": headers.request_id(scope)}
+    await send(headers.start(status, {**common, **fields}, len(document)))
+    await send({"type": "http.response.body", "body": document})
 
 
 async def asked_to_wait(scope: Scope, receive: Receive) -> tuple[bool, Receive]:

@@ -18,6 +18,12 @@ TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_
 CODES = {"UnknownModel": "model_not_found", "Unauthorized": "invalid_api_key", "Overloaded": "rate_limit_exceeded", "TooLarge": "too_large"}
 
 
+def speaks(path: str) -> bool:
+    """Whether errors on this path have this API's shape: below `/v1`, but for the rerank route, which is another's."""
+    before, found, rest = path.partition("/v1/")
+    return bool(found) and (not before or before.startswith("/models/")) and rest.rstrip("/") != "rerank"
+
+
 def problem(found: Problem) -> tuple[int, dict[str, Any]]:
     """An error as the official client reads it: status and document."""
     status = 400 if found.status == 422 else found.status

@@ -23,11 +23,13 @@ from hotfoot.http.schemas import (
     either,
     fields,
     many,
+    strategies,
     texts,
     whole,
 )
 from hotfoot.http.service import Service
 from hotfoot.http.site import Site
+from hotfoot.tasks import text_ranking
 
 OPTIONS: Schema = {
     "type": ["object", "null"],
@@ -81,8 +83,10 @@ def document(site: Site, operations: Sequence[Operation], *, token: bool) -> dic
         able = [s for s in site.services if operation.serves(s, {"task": s.model.manifest.task})]
         if able:
             place = paths.setdefault(operation.path.replace(":path}", "}"), {})
-            place[operation.method.lower()] = _operation(operation, able)
-    made: dict[str, Any] = {
+            place[operation.method.lower()] = made = _operation(operation, able)
+            if not token:
+                del made["responses"]["401"]
+    found: dict[str, Any] = {
         "openapi": "3.1.0",
         "info": {"title": f"hotfoot: {', '.join(site.names())}", "version": _version(), "description": DESCRIPTION},
         "servers": [{"url": "."}],
@@ -91,9 +95,9 @@ def document(site: Site, operations: Sequence[Operation], *, token: bool) -> dic
         "components": {"schemas": {"Error": ERROR, "OpenAIError": OPENAI_ERROR}},
     }
     if token:
-        made["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
-        made["security"] = [{"token": []}]
-    return made
+        found["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+        found["security"] = [{"token": []}]
+    return found
 
 
 def _version() -> str:
@@ -116,9 +120,19 @@ def _operation(operation: Operation, able: Sequence[Service]) -> dict[str, Any]:
     if operation.method == "POST":
         request: Callable[[Service], Schema] = REQUESTS.get(operation.path, _predicts)
         sample: Callable[[Service], Any] = EXAMPLES.get(operation.path, _example)
-        schemas, example = [request(service) for service in able], sample(able[0])
-        made["requestBody"] = {"required": True, "content": {"application/json": {"schema": either(*schemas), "example": example}}}
+        schemas = [request(service) for service in able]
+        made["requestBody"] = {"required": True, "content": {"application/json": {"schema": either(*schemas), **_examples(able, sample)}}}
     return made
+
+
+def _examples(able: Sequence[Service], sample: Callable[[Service], Any]) -> dict[str, Any]:
+    """One example, or of several artifacts one each, by their tasks."""
+    if len(able) == 1:
+        return {"example": sample(able[0])}
+    found: dict[str, Any] = {}
+    for service in able:
+        found.setdefault(service.model.manifest.task, {"value": sample(service)})
+    return {"examples": found}
 
 
 def _path_parameters(name: str, able: Sequence[Service]) -> list[dict[str, Any]]:
@@ -162,7 +176,8 @@ def _predicts(service: Service) -> Schema:
         for inputs, parameters in bodies(service, task):
             needed = ("inputs", "parameters") if parameters["required"] else ("inputs",)
             nullable = parameters if parameters["required"] else either(parameters, {"type": "null"})
-            forms.append(fields(_beside(service, {"inputs": inputs, "parameters": nullable, "options": OPTIONS}), *needed))
+            beside = parameters["properties"] if task == "feature-extraction" else {}  # where the official client puts them
+            forms.append(fields(_beside(service, {"inputs": inputs, "parameters": nullable, "options": OPTIONS, **beside}), *needed))
     return either(*forms)
 
 
@@ -184,8 +199,8 @@ def _beside(service: Service, properties: Mapping[str, Schema]) -> dict[str, Sch
     return {"model": {"enum": list(dict.fromkeys((service.id, service.name, None)))}, **properties}
 
 
-def _cuts(names: Sequence[str] = ("truncate", "truncation_direction")) -> dict[str, Schema]:
-    return {name: CUT[name] for name in names}
+def _cuts() -> dict[str, Schema]:
+    return {name: CUT[name] for name in ("truncate", "truncation_direction")}
 
 
 def _similarity(service: Service) -> Schema:
@@ -206,7 +221,8 @@ def _rerank(service: Service) -> Schema:
 
 def _documents(service: Service, more: Mapping[str, Schema]) -> Schema:
     listed = many(either(TEXT, closed("text")), service.limits.texts)
-    own = {"query": TEXT, "documents": listed, "top_n": whole(1), **_cuts(list(CUT)), **more}
+    cuts = {**CUT, "truncation": strategies(text_ranking.STRATEGIES)}
+    own = {"query": TEXT, "documents": listed, "top_n": whole(1), **cuts, **more}
     return fields(_beside(service, own), "query", "documents")
 
 

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from hotfoot.bulk import aws
+from hotfoot import aws
 from hotfoot.contract.errors import HotfootError, OutOfTimeError, OverloadedError, TooLargeError
 from hotfoot.contract.peers import Peer
 from hotfoot.contract.platforms import LAMBDA_LIMITS
+from hotfoot.http.errors import RequestError
 
 MARK = "x-hotfoot-forwarded"  # on a request that was handed on: it is not handed on again
 MARGIN_S = 1.0  # kept free of the time left, to say so where the other takes too long
@@ -40,8 +41,8 @@ def ask(peer: Peer, event: Mapping[str, Any], remaining_ms: float) -> Answer:
     Raises OverloadedError where the peer may run no more at once, OutOfTimeError, TooLargeError for an event or answer that Lambda
     does not carry, and HotfootError (internal) for a peer that failed or cannot be called.
     """
-    if is_forwarded(event):
-        raise HotfootError(f"a request that was handed on already would be handed on to {peer.name}.")
+    if is_forwarded(event):  # by whoever set the header: only a deployment that does not know itself would
+        raise RequestError(404, "UnknownModel", f"{peer.name} was asked for through another deployment, and is not served there.")
     wait_s = int(remaining_ms / 1e3 - min(MARGIN_S, remaining_ms / 4e3))
     if wait_s < 1:
         raise _late(peer, remaining_ms / 1e3)

@@ -8,7 +8,7 @@ from typing import Any
 
 from hotfoot.contract.manifest import Manifest
 from hotfoot.http.service import Service
-from hotfoot.tasks import feature_extraction, text_classification, text_ranking, token_classification
+from hotfoot.tasks import feature_extraction, text_classification, text_ranking, token_classification, zero_shot_classification
 from hotfoot.tasks._texts import STRATEGIES
 
 Schema = dict[str, Any]
@@ -26,6 +26,11 @@ CUT: Mapping[str, Schema] = {
     "truncation": {"enum": [True, False, *STRATEGIES, None], "description": "Another name of truncate, or a strategy of transformers."},
     "truncation_direction": {"enum": ["left", "right", "Left", "Right", None], "description": "Which end is cut off."},
 }
+
+
+def strategies(names: Sequence[str]) -> Schema:
+    """Of tasks over pairs, which can follow fewer."""
+    return {**CUT["truncation"], "enum": [True, False, *names, None]}
 
 
 def whole(least: int, most: int | None = None) -> Schema:
@@ -121,9 +126,15 @@ def _answers(service: Service) -> list[Form]:
 
 
 def _ranks(service: Service) -> list[Form]:
-    own = {"top_n": whole(1), "return_documents": FLAG, "function_to_apply": one_of(*text_ranking.FUNCTIONS)}
+    own = {
+        "top_n": whole(1),
+        "return_documents": FLAG,
+        "function_to_apply": one_of(*text_ranking.FUNCTIONS),
+        **CUT,
+        "truncation": strategies(text_ranking.STRATEGIES),
+    }
     listed = [fields({"query": TEXT, name: many(TEXT, service.limits.texts)}, "query", name) for name in text_ranking.LISTS]
-    return [(either(*listed), own, (), True), (texts(service), {"query": TEXT, **own}, ("query",), True)]
+    return [(either(*listed), own, (), False), (texts(service), {"query": TEXT, **own}, ("query",), False)]
 
 
 def _fills(service: Service) -> list[Form]:
@@ -133,11 +144,13 @@ def _fills(service: Service) -> list[Form]:
 
 
 def _chooses(service: Service) -> list[Form]:
-    labels = either(TEXT, many({**TEXT, "pattern": r"\S"}))
+    labels = either({**TEXT, "pattern": r"[^\s,]"}, many({**TEXT, "pattern": r"\S"}))
     template = {"type": ["string", "null"], "pattern": r"^[^{}]*\{\}[^{}]*$"}
-    own = {"candidate_labels": labels, "hypothesis_template": template, "multi_label": FLAG}
+    own = {"hypothesis_template": template, "multi_label": FLAG}
+    cuts = {**CUT, "truncation": strategies(zero_shot_classification.STRATEGIES)}
     needs = () if service.model.manifest.facts.get("candidate_labels") else ("candidate_labels",)
-    return [(texts(service), own, needs, True)]
+    object_ = fields({"sequences": texts(service), "candidate_labels": labels}, "sequences", *needs)
+    return [(texts(service), {**own, **cuts, "candidate_labels": labels}, needs, False), (object_, {**own, **cuts}, (), False)]
 
 
 FORMS: Mapping[str, Callable[[Service], list[Form]]] = {
@@ -193,7 +206,7 @@ LIST: Schema = {"type": "array"}
 
 def answer(service: Service, task: str) -> Schema:
     """What a task gives in the Hugging Face dialect."""
-    vectors = VECTOR if service.pools else either({"type": "array", "items": VECTOR}, PACKED)
+    vectors = VECTOR if service.pools else either({"type": "array", "items": {"type": "array", "items": NUMBER}}, PACKED)
     known: Mapping[str, Schema] = {
         "text-classification": either({"type": "array", "items": SCORED}, SCORED),
         "zero-shot-classification": either(SCORED, {"type": "array", "items": SCORED}, CLASSIC, {"type": "array", "items": CLASSIC}),

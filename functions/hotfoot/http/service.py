@@ -75,14 +75,14 @@ class Gate:
 class Service:
     """One opened artifact behind the HTTP routes. name: what it is called beside others, by default its model's id.
 
-    shape: of the answers in the Hugging Face dialect, where a request does not say.
+    gate: shared by all artifacts of a server, as they share its cores. shape: of the answers in the Hugging Face dialect, where a
+    request does not say.
     """
 
-    def __init__(self, model: Model, limits: Limits, name: str | None = None, shape: str = "current") -> None:
-        self.model, self.limits, self.shape = model, limits, shape
+    def __init__(self, model: Model, limits: Limits, gate: Gate, name: str | None = None, shape: str = "current") -> None:
+        self.model, self.limits, self.gate, self.shape = model, limits, gate, shape
         self.id, self.digest = model.manifest.model.id, model.manifest.digest
         self.name = name or self.id
-        self.gate = Gate(limits)
         own = model.manifest.task
         self.pools = model.manifest.facts.get("pooling") != "none"
         self.models: Mapping[str, Model] = {own: model}
@@ -138,13 +138,15 @@ class Service:
 
         return await self.gate.run(work)
 
-    async def run(self, work: Callable[[], Any]) -> Reply:
-        """JSON made by other work, under the same limits."""
+    async def run(self, work: Callable[[], tuple[Any, Meter]]) -> Reply:
+        """JSON made by other work, and what it took, under the same limits."""
 
         def whole() -> Reply:
-            body = dumps(work())
+            started = time.perf_counter()
+            document, meter = work()
+            body = dumps(document)
             check_answer(len(body), self.limits.response_bytes)
-            return Reply(body)
+            return Reply(body, replace(meter, timings={"tokenize": 1e3 * (time.perf_counter() - started)}))
 
         return await self.gate.run(whole)
 

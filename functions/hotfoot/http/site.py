@@ -31,8 +31,6 @@ class Site:
 
     def __init__(self, services: Sequence[Service], peers: Sequence[Peer] = ()) -> None:
         self.services, self.peers = tuple(services), tuple(peers)
-        if not self.services:
-            raise ArtifactError("no artifact to serve.")
         names = [s.name for s in self.services]
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise ArtifactError(f"two artifacts are called {twice[0]}.", hint="Serve them from folders of different names.")
@@ -40,6 +38,7 @@ class Site:
         for service in self.services:
             self._by_name.setdefault(service.id, service)
         self._by_name |= {s.name: s for s in self.services}  # a name is one artifact's own, a model may be several artifacts'
+        self._names = {*self._by_name, *(p.name for p in self.peers), *(p.model for p in self.peers)}
 
     @property
     def default(self) -> Service:
@@ -53,8 +52,7 @@ class Site:
             return Place(self.services, path)
         rest = path.removeprefix(PREFIX)
         # a model's id has a slash of its own, and one name may begin as another does
-        names = {*self._by_name, *(p.name for p in self.peers), *(p.model for p in self.peers)}
-        found = max((n for n in names if rest == n or rest.startswith(f"{n}/")), key=len, default=None)
+        found = max((n for n in self._names if rest == n or rest.startswith(f"{n}/")), key=len, default=None)
         if found is None:
             raise self.unknown(rest)
         rest = rest.removeprefix(found) or "/"
@@ -62,25 +60,26 @@ class Site:
             return Place((self._by_name[found],), rest, named=True)
         return Place(self.services, rest, named=True, peer=named(self.peers, found))
 
-    def choose(self, place: Place, operation: Operation, params: Mapping[str, str], asked: Any) -> Service | Peer:
-        """The artifact that answers: the one asked for, or the first that can. Raises RequestError (404) where none does."""
-        if asked is None:
-            able = [s for s in place.services if operation.serves(s, params)]
-            if not able:
-                raise unserved(place)
-            return able[0]
-        if not isinstance(asked, str):
-            raise self.unknown(asked)
+    def is_front(self, path: str) -> bool:
+        """Whether `path` is where a page is: `/`, or an artifact's own."""
+        path = path.rstrip("/") or "/"
+        return path == "/" or (path.startswith(PREFIX) and path.removeprefix(PREFIX) in self._names)
+
+    def first(self, place: Place, operation: Operation, params: Mapping[str, str]) -> Service:
+        """The first artifact that can answer. Raises UnservedError where none can."""
+        return able(place.services, place.path, operation, params)
+
+    def asked(self, place: Place, operation: Operation, params: Mapping[str, str], name: Any) -> Service | Peer:
+        """The artifact that a body's `model` names. Raises RequestError (404) for none, UnservedError for one that cannot answer."""
+        if not isinstance(name, str):
+            raise self.unknown(name)
         # a name is one artifact's, a model's id may be several artifacts'
-        meant = [s for s in place.services if s.name == asked] or [s for s in place.services if s.id == asked]
+        meant = [s for s in place.services if s.name == name] or [s for s in place.services if s.id == name]
         if meant:
-            able = [s for s in meant if operation.serves(s, params)]
-            if not able:
-                raise unserved(Place(tuple(meant), place.path))
-            return able[0]
-        peer = None if place.named else named(self.peers, asked)
+            return able(meant, place.path, operation, params)
+        peer = None if place.named else named(self.peers, name)
         if peer is None:
-            raise self.unknown(asked)
+            raise self.unknown(name)
         return peer
 
     def names(self) -> dict[str, str]:
@@ -95,7 +94,18 @@ class Site:
         return RequestError(404, "UnknownModel", f"model {shown[:100]!a} is not served here.", hint=hint)
 
 
-def unserved(place: Place) -> RequestError:
+class UnservedError(RequestError):
     """404 for a path that these artifacts' tasks have no use for; the app adds the routes that they have."""
-    tasks = ", ".join(dict.fromkeys(s.model.manifest.task for s in place.services))
-    return RequestError(404, "NotFound", f"there is no {place.path[:100]!a} for the task {tasks}.")
+
+    def __init__(self, services: Sequence[Service], path: str) -> None:
+        tasks = ", ".join(dict.fromkeys(s.model.manifest.task for s in services))
+        super().__init__(404, "NotFound", f"there is no {path[:100]!a} for the task {tasks}.")
+        self.services = tuple(services)
+
+
+def able(services: Sequence[Service], path: str, operation: Operation, params: Mapping[str, str]) -> Service:
+    """The first of them that can answer. Raises UnservedError."""
+    found = next((s for s in services if operation.serves(s, params)), None)
+    if found is None:
+        raise UnservedError(services, path)
+    return found

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from hotfoot.contract.errors import InputError
 from hotfoot.http.body import as_sent, beside, member, refuse_unknown, required
+from hotfoot.http.limits import check_texts
 from hotfoot.http.operations import Call, Operation, embeds_texts, embeds_tokens, of_tasks
 from hotfoot.http.service import Reply
 from hotfoot.http.tokens import texts_of
@@ -52,13 +55,15 @@ async def similarity(call: Call) -> Reply:
 
 async def predict(call: Call) -> Reply:
     """`{"inputs": a text, a pair ["a", "b"], or a list of sequences [["a"], ["a", "b"]], …}` -> a ranking, or a list of them."""
-    texts, bare = _sequences(required(call.body, "inputs"))
+    inputs = required(call.body, "inputs")
+    check_texts(len(inputs) if isinstance(inputs, list) else 1, call.service.limits)
+    texts, bare = _sequences(inputs)
     parameters = rest(call.body)
 
     def shape(found: Prediction) -> Any:
         return found.answer[0] if bare else found.answer
 
-    with as_sent(_sequences_of):
+    with as_sent(partial(_as_sequences, inputs)):
         check_parameters(parameters, PREDICT)
         raw: bool = option(parameters, "raw_scores", bool, False)
         parameters.pop("raw_scores", None)
@@ -103,9 +108,13 @@ def _sequence(sequence: list[Any], where: str) -> Any:
     )
 
 
-def _sequences_of(where: str) -> str:
-    """A path as the client sent it, whose pairs are lists."""
-    return where.removeprefix("parameters.").replace(".text_pair", "[1]").replace(".text", "[0]")
+def _as_sequences(inputs: Any, where: str) -> str:
+    """A path of the task's as the client sent it: `inputs[1].text_pair` is `inputs[1][1]`, and of a pair by itself `inputs[1]`."""
+    found = re.fullmatch(r"inputs(?:\[(\d+)\])?(?:\.(text|text_pair))?", where)
+    if found is None or not isinstance(inputs, list) or not inputs:
+        return where.removeprefix("parameters.")
+    number, place = found[1] or "0", int(found[2] == "text_pair")
+    return f"inputs[{number}][{place}]" if isinstance(inputs[0], list) else f"inputs[{place}]"
 
 
 def rest(body: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any
 from hotfoot.contract.errors import InputError
 from hotfoot.contract.json_types import json_type
 from hotfoot.http.body import as_sent, beside, refuse_unknown, required
+from hotfoot.http.headers import Meter
 from hotfoot.http.limits import check_ids, check_texts
 from hotfoot.http.operations import Call, Operation
 from hotfoot.http.service import Reply, Service
@@ -28,18 +29,19 @@ def operations() -> list[Operation]:
 async def tokenize(call: Call) -> Reply:
     """`{"inputs", "add_special_tokens"?}` -> a list of `{"id", "text", "special", "start", "stop"}` a text."""
     service, body = call.service, call.body
-    tokenizer = service.model.tokenizer
-    texts, paths, _single = read_texts(required(body, "inputs"))
-    check_texts(len(texts), service.limits)
+    tokenizer = service.model.tokenizer if call.remember else service.model.tokenizer.forgetful()
+    inputs = required(body, "inputs")
+    check_texts(len(inputs) if isinstance(inputs, list) else 1, service.limits)
+    texts, paths, _single = read_texts(inputs)
     refuse_unknown(body, ("inputs", "add_special_tokens"))
     with as_sent(beside):
         special: bool = option(body, "add_special_tokens", bool, True)
 
-    def work() -> list[list[dict[str, Any]]]:
+    def work() -> tuple[list[list[dict[str, Any]]], Meter]:
         found = tokenizer.tokenize(texts, paths=paths, most=service.limits.tokens)
-        return [
-            [t for t in _tokens(text, e, tokenizer.token_of) if special or not t["special"]] for text, e in zip(texts, found, strict=True)
-        ]
+        rows = [list(_tokens(text, encoded, tokenizer.token_of)) for text, encoded in zip(texts, found, strict=True)]
+        meter = Meter(tokens=sum(map(len, rows)), characters=sum(map(len, texts)), texts=len(texts))
+        return [[t for t in row if special or not t["special"]] for row in rows], meter
 
     return await service.run(work)
 
@@ -67,7 +69,12 @@ async def decode(call: Call) -> Reply:
     check_texts(len(rows), service.limits)
     check_ids(sum(len(row) for row, _ in rows if isinstance(row, list)), service.limits)
     checked = [read_ids(row, where, tokenizer.token_of) for row, where in rows]
-    return await service.run(lambda: [tokenizer.decode(row, skip_special_tokens=skip) for row in checked])
+
+    def work() -> tuple[list[str], Meter]:
+        texts = [tokenizer.decode(row, skip_special_tokens=skip) for row in checked]
+        return texts, Meter(tokens=sum(map(len, checked)), characters=sum(map(len, texts)), texts=len(texts))
+
+    return await service.run(work)
 
 
 def read_ids(row: Any, where: str, spelling: Callable[[int], str]) -> list[int]:
@@ -95,6 +102,7 @@ def texts_of(service: Service, inputs: Any, where: str) -> Any:
         return [_spelled(service, inputs, where)]
     if not any(isinstance(item, list) for item in inputs):
         return inputs
+    check_texts(len(inputs), service.limits)
     check_ids(sum(len(item) for item in inputs if isinstance(item, list)), service.limits)
     return [_spelled(service, item, f"{where}[{i}]") if isinstance(item, list) else item for i, item in enumerate(inputs)]
 

@@ -13,7 +13,8 @@ from hotfoot.contract.json_types import json_type
 from hotfoot.contract.manifest import Manifest, Side
 from hotfoot.task import Array
 
-STRATEGIES = ("do_not_truncate", "longest_first", "only_first")
+SHOWN = 80  # characters of a wrong value in a message: the answer must not grow with the request
+STRATEGIES = ("do_not_truncate", "longest_first", "only_first", "only_second")
 TRUNCATION = ("truncate", "truncation", "truncation_direction")
 
 
@@ -64,25 +65,26 @@ def choice(parameters: Mapping[str, Any], name: str, choices: Sequence[str], def
     """A parameter that is one of `choices`. Raises InputError that lists them."""
     value: str = option(parameters, name, str, default)
     if value not in choices:
-        raise InputError(f"is {value!r}; it must be one of {', '.join(choices)}.", where=f"parameters.{name}")
+        raise InputError(f"is {value[:SHOWN]!r}; it must be one of {', '.join(choices)}.", where=f"parameters.{name}")
     return value
 
 
-def truncation(parameters: Mapping[str, Any], manifest: Manifest) -> Side | None:
+def truncation(parameters: Mapping[str, Any], manifest: Manifest, strategies: Sequence[str] = STRATEGIES) -> Side | None:
     """The side to cut long texts at, None to refuse them. `truncate` is TEI's name, `truncation` that of transformers.
 
-    The latter may be one of transformers' strategies, which for a text by itself all mean the same.
+    The latter may be one of transformers' strategies: for a text by itself those that cut all mean the same; a task over pairs names
+    the ones that it can follow. Raises InputError for another.
     """
     asked = option(parameters, "truncate", bool, None)
     if asked is None:
         strategy = parameters.get("truncation")
         if isinstance(strategy, str):
-            asked = choice(parameters, "truncation", STRATEGIES, STRATEGIES[0]) != STRATEGIES[0]
+            asked = choice(parameters, "truncation", strategies, strategies[0]) != STRATEGIES[0]
         else:
             asked = option(parameters, "truncation", bool, False)
     direction = option(parameters, "truncation_direction", str, manifest.tokenizer.truncation_side).lower()
     if direction not in ("left", "right"):
-        raise InputError(f"is {direction!r}; it must be left or right.", where="parameters.truncation_direction")
+        raise InputError(f"is {direction[:SHOWN]!r}; it must be left or right.", where="parameters.truncation_direction")
     side: Side = "left" if direction == "left" else "right"
     return side if asked else None
 

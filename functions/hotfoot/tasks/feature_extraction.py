@@ -9,7 +9,7 @@ from hotfoot.contract.errors import InputError
 from hotfoot.contract.manifest import Manifest
 from hotfoot.task import Array, Encoded, Options, Request, Task, encode_texts, run_encoder
 from hotfoot.tasks import _vectors as vectors
-from hotfoot.tasks._texts import TRUNCATION, check_parameters, choice, option, read_texts, truncation
+from hotfoot.tasks._texts import SHOWN, TRUNCATION, check_parameters, choice, option, read_texts, truncation
 
 PARAMETERS = ("normalize", "dimensions", "encoding_format", "prompt_name", *TRUNCATION)
 FORMATS = ("float", "base64")
@@ -41,7 +41,7 @@ def read_prompt(parameters: Options, manifest: Manifest) -> str:
         return ""
     if name not in prompts:
         known = f"There are: {', '.join(sorted(prompts))}." if prompts else "This model has none."
-        raise InputError(f"is {name!r}, which is no prompt of this model.", hint=known, where="parameters.prompt_name")
+        raise InputError(f"is {name[:SHOWN]!r}, which is no prompt of this model.", hint=known, where="parameters.prompt_name")
     return prompts[name]
 
 

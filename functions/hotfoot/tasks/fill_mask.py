@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hotfoot.contract.errors import InputError, UnsupportedError
+from hotfoot.contract.errors import InputError, TooLargeError, UnsupportedError
 from hotfoot.contract.json_types import json_type
 from hotfoot.contract.manifest import Manifest
 from hotfoot.task import Array, Encoded, ExportSpec, Options, Request, Task, Tokenizer, run_encoder
@@ -18,6 +18,7 @@ from hotfoot.tasks._tokens import id_of
 
 PARAMETERS = ("top_k", "targets", *TRUNCATION)
 TOP_K = 5
+CANDIDATES = 2**17  # of all masks of one request
 KEPT = 10  # of a token's ranking, for parity
 COMPARED = 5
 ROWS = 32  # that are looked at together, each as wide as a vocabulary
@@ -109,6 +110,7 @@ def decode(request: Request, encoded: tuple[Encoded, ...], outputs: list[Array],
     around it; other masks stay.
     """
     answers = []
+    _check_candidates(request, outputs)
     for text, one, logits in zip(request.texts, encoded, outputs, strict=True):
         if not isinstance(one, Masked) or one.reads is None:
             raise TypeError("not an encoding that this task made")
@@ -117,6 +119,14 @@ def decode(request: Request, encoded: tuple[Encoded, ...], outputs: list[Array],
         ]
         answers.append(rankings[0] if len(rankings) == 1 else rankings)
     return list(answers[0]) if request.single else answers
+
+
+def _check_candidates(request: Request, outputs: list[Array]) -> None:
+    """Raise TooLargeError for more candidates than one answer may hold: each is a whole text, so the tokens say nothing of its size."""
+    targets, top_k = request.options["targets"], request.options["top_k"]
+    count = sum(len(rows) * min(top_k, rows.shape[1] if targets is None else len(targets)) for rows in outputs)
+    if count > CANDIDATES:
+        raise TooLargeError(f"the answer would hold {count} candidates, the limit is {CANDIDATES}.", hint="Ask for a lower top_k.")
 
 
 def _ranking(text: str, encoded: Masked, place: int, logits: Array, top_k: int, manifest: Manifest) -> list[dict[str, Any]]:

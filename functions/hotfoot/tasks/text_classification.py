@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from hotfoot.contract.errors import InputError
 from hotfoot.contract.manifest import Manifest
-from hotfoot.task import Array, Encoded, ExportSpec, Fit, Options, Request, Task, Tokenizer, encode_texts, run_encoder
+from hotfoot.task import Array, Cut, Encoded, ExportSpec, Fit, Options, Request, Task, Tokenizer, encode_texts, run_encoder
 from hotfoot.tasks._texts import TRUNCATION, check_parameters, choice, option, read_text, read_texts, sigmoid, softmax, truncation
 
+CUTS: Mapping[str, Cut] = {"only_first": "first", "only_second": "second"}  # of a pair; else the longer one, as transformers does
 FUNCTIONS = ("none", "sigmoid", "softmax")
 PARAMETERS = ("function_to_apply", "top_k", *TRUNCATION)
 PAIR = ("text", "text_pair")  # as transformers calls them
@@ -37,7 +38,9 @@ def parse(inputs: Any, parameters: Options, manifest: Manifest) -> Request:
         raise InputError(f"is {top_k}; it must be at least 1.", where="parameters.top_k")
     function = choice(parameters, "function_to_apply", FUNCTIONS, str(manifest.facts["function_to_apply"]))
     request = _read(inputs)
-    return replace(request, truncate=truncation(parameters, manifest), options={**request.options, "function": function, "top_k": top_k})
+    strategy = parameters["truncation"] if isinstance(parameters.get("truncation"), str) else ""
+    options = {**request.options, "function": function, "top_k": top_k, "cuts": CUTS.get(strategy, "longest")}
+    return replace(request, truncate=truncation(parameters, manifest), options=options)
 
 
 def _read(inputs: Any) -> Request:
@@ -78,7 +81,7 @@ def encode(request: Request, tokenizer: Tokenizer) -> tuple[Encoded, ...]:
     if alone:
         made = tokenizer.encode([texts[i] for i in alone], truncate=request.truncate, paths=[paths[i] for i in alone])
         found.update(zip(alone, made, strict=True))
-    fit, places = Fit(truncate=request.truncate, cuts="longest"), [(paths[i], path) for i, path in pairs.items()]
+    fit, places = Fit(truncate=request.truncate, cuts=request.options["cuts"]), [(paths[i], path) for i, path in pairs.items()]
     found.update(zip(pairs, tokenizer.encode_pairs([texts[i] for i in pairs], request.beside, fit, places), strict=True))
     return tuple(replace(found[i], item=i) for i in range(len(texts)))
 

@@ -19,6 +19,7 @@ from hotfoot.task import Array, Encoded, ExportSpec, Fit, Options, Request, Task
 from hotfoot.tasks._orders import kendall, mean
 from hotfoot.tasks._texts import TRUNCATION, check_parameters, choice, option, read_text, read_texts, sigmoid, truncation
 
+STRATEGIES = ("do_not_truncate", "only_second")  # the document stands second
 FUNCTIONS = ("none", "sigmoid")
 ACTIVATIONS = {"Identity": "none", "Sigmoid": "sigmoid"}
 PARAMETERS = ("query", "top_n", "return_documents", "function_to_apply", *TRUNCATION)
@@ -68,7 +69,7 @@ def parse(inputs: Any, parameters: Options, manifest: Manifest) -> Request:
         "texts": option(parameters, "return_documents", bool, False),
         "ranked": query is None,
     }
-    cut = truncation(parameters, manifest)
+    cut = truncation(parameters, manifest, STRATEGIES)
     if query is not None and not isinstance(inputs, dict):
         texts, paths, single = read_texts(inputs)
         return Request(texts, paths, single, cut, options, (read_text(query, "parameters.query"),))

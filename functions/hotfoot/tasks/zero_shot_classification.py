@@ -24,6 +24,8 @@ PARAMETERS = ("candidate_labels", "hypothesis_template", "multi_label", *TRUNCAT
 TEMPLATE = "This example is {}."
 PLACE = "{}"  # where the label goes
 PAIRS = 2**16  # of a text and a label in one request: what is kept of them before the first is read must not fill the memory
+STRATEGIES = ("do_not_truncate", "only_first")  # the hypothesis is never cut
+HYPOTHESES = 2**20  # characters of all hypotheses of one request
 SAMPLE = {"sequences": "The orchestra played until midnight.", "candidate_labels": ["music", "politics", "cooking"]}
 
 
@@ -56,6 +58,11 @@ def known(facts: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(TEMPLATE.replace(PLACE, label) for label in facts.get("candidate_labels", ()))
 
 
+def sample(manifest: Manifest) -> dict[str, Any]:
+    """With the artifact's own labels, where it has any."""
+    return {**SAMPLE, "candidate_labels": list(manifest.facts.get("candidate_labels") or SAMPLE["candidate_labels"])}
+
+
 def parse(inputs: Any, parameters: Options, manifest: Manifest) -> Request:
     """A text or a list of texts; or `{"sequences": …, "candidate_labels": […]}`, as transformers calls them. Raises InputError.
 
@@ -73,13 +80,17 @@ def parse(inputs: Any, parameters: Options, manifest: Manifest) -> Request:
         said = f"{len(texts)} texts with {len(labels)} labels are {len(texts) * len(labels)} pairs, the limit is {PAIRS}."
         raise TooLargeError(said, hint="Send fewer texts or labels a request.")
     before, after = _template(parameters)
+    characters = sum(map(len, labels)) + len(labels) * len(before + after)
+    if characters > HYPOTHESES:
+        said = f"{len(labels)} labels in this template make {characters} characters of hypotheses, the limit is {HYPOTHESES}."
+        raise TooLargeError(said, hint="Send fewer or shorter labels, or a shorter template.")
     options = {
         "labels": tuple(labels),
         "labels_at": tuple(labels.values()),
         "multi_label": option(parameters, "multi_label", bool, False),
     }
     hypotheses = tuple(f"{before}{label}{after}" for label in labels)
-    return Request(texts, paths, single, truncation(parameters, manifest), options, hypotheses)
+    return Request(texts, paths, single, truncation(parameters, manifest, STRATEGIES), options, hypotheses)
 
 
 def _labels(beside: Any, parameters: Options, manifest: Manifest) -> dict[str, str]:
@@ -189,7 +200,7 @@ TASK = Task(
         "int8": {"top1": 0.95, "kendall": 0.92, "label_agreement": 0.97, "score_mean": 0.98, "score_p99": 0.85},
         "int4": {"top1": 0.9, "kendall": 0.8, "label_agreement": 0.9, "score_mean": 0.93, "score_p99": 0.6},
     },
-    sample=SAMPLE,
+    sample=sample,
     corpus="hypotheses",
     known=known,
 )

@@ -147,7 +147,7 @@ const read = () => {
       }
     }
     if (field.all) Object.assign(parameters, value);
-    else (field.parameter ? parameters : values)[field.name] = value;
+    else if (!field.parameter || value.length) (field.parameter ? parameters : values)[field.name] = value; // no labels: the model's own
   }
   for (const input of $("parameters").querySelectorAll("input, select")) {
     const name = input.id.replace("parameter-", "");

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from hotfoot.http.app import App
-from hotfoot.http.service import Service
 from hotfoot.observe import Record
 
 # from a kept answer to a long batch
@@ -30,9 +27,9 @@ class Metrics:
 
     def watch(self, app: App) -> None:
         """Show what the app holds at the time of asking."""
-        waiting = Gauge("hotfoot_requests_in_flight", "Predictions that run or wait", ("model",), registry=self.registry)
-        for service in app.site.services:
-            waiting.labels(service.name).set_function(partial(_in_flight, service))
+        gate = app.site.default.gate
+        waiting = Gauge("hotfoot_requests_in_flight", "Predictions that run or wait", registry=self.registry)
+        waiting.set_function(lambda: float(gate.in_flight))
         kept = Gauge("hotfoot_answers_bytes", "Bytes of answers in memory", registry=self.registry)
         kept.set_function(lambda: float(app.answers.stats.bytes))
 
@@ -52,7 +49,3 @@ class Metrics:
     def scrape(self) -> bytes:
         """All of them in Prometheus' text format."""
         return generate_latest(self.registry)
-
-
-def _in_flight(service: Service) -> float:
-    return float(service.gate.in_flight)
