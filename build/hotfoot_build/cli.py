@@ -8,16 +8,15 @@ from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 from hotfoot import targets, task
-from hotfoot.contract.errors import EXIT_CODES, ArtifactError, HotfootError, InputError
-from hotfoot_build import edge
+from hotfoot.contract.errors import EXIT_CODES, HotfootError
+from hotfoot_build import edge, flags
 
 try:
     import typer
     from rich.console import Console
-    from rich.table import Table
     from typer.core import TyperGroup
 
-    from hotfoot_build.progress import Progress, say, size
+    from hotfoot_build.progress import say
 except ModuleNotFoundError as absent:  # the command is installed with the base, which has nothing to run it with
     if absent.name not in ("typer", "rich"):
         raise
@@ -28,6 +27,8 @@ PRECISION = (
     "fp32; int8 (one scale a token and column); int8-weights or int4-weights (activations stay in fp32); int8-dynamic or int8-static "
     "(one scale a tensor); fp16; or auto: try them, and take the fastest that is still right."
 )
+BEARER = "Bearer token, where the endpoint wants one. Without it, and where nothing is signed, what HOTFOOT_TOKEN says."
+REGION = "AWS region to sign for, where the address does not name it."
 ARTIFACT = "Folder that `hotfoot build` wrote, or a \\[build.NAME] of hotfoot.toml."
 
 
@@ -82,7 +83,9 @@ def build(  # noqa: PLR0913, PLR0917 - one a flag
     trust_remote_code: Annotated[bool, typer.Option("--trust-remote-code", help="Run the model's own Python files.")] = False,
     option: Annotated[list[str] | None, typer.Option(help="PASS.NAME=VALUE: a pass's own setting, as JSON; may be repeated.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Build again even when the same request built what is there.")] = False,
-    known: Annotated[Path | None, typer.Option(help="Texts whose encodings ship with the tokenizer, a text a line.")] = None,
+    known: Annotated[
+        Path | None, typer.Option(help="Texts whose tokens ship with the tokenizer, readable by whoever has it; a text a line.")
+    ] = None,
     labels: Annotated[str | None, typer.Option(help="Zero-shot labels where a request brings none, with commas between.")] = None,
     entailment: Annotated[str | None, typer.Option(help="The model's label that means entailment, where no name says.")] = None,
 ) -> None:
@@ -91,58 +94,16 @@ def build(  # noqa: PLR0913, PLR0917 - one a flag
     A build that misses a threshold fails with exit code 6 and its numbers, and leaves nothing behind. HF_TOKEN is used for gated
     models and never recorded.
     """
-    from hotfoot_build import named, pipeline
+    from hotfoot_build import build_command, named, pipeline
 
     if task_name is None:
-        request = named.request(model, _flags_given(context) - {"--force"}, force=force)
+        request = named.request(model, flags.given(context) - {"--force"}, force=force)
     else:
         request = pipeline.BuildRequest(
-            model, task_name, target, precision, out, revision, name, pooling, max_tokens, samples, _thresholds(threshold or []),
-            allow_pickle, trust_remote_code, _options(option or []), force, known, tuple(labels.split(",")) if labels else (), entailment,
+            model, task_name, target, precision, out, revision, name, pooling, max_tokens, samples, flags.thresholds(threshold or []),
+            allow_pickle, trust_remote_code, flags.options(option or []), force, known, flags.labels(labels), entailment,
         )  # fmt: skip
-    if request.precision not in pipeline.PRECISIONS:
-        raise InputError(f"is {request.precision!r}; it must be one of {', '.join(pipeline.PRECISIONS)}.", where="precision")
-    say(console, "Building ", (request.model, "bold"), f" for {request.task} on {targets.load(request.target).name}")
-    built = pipeline.build(request, Progress(console))
-    if built.found is not None and request.precision == pipeline.AUTO:
-        if task_name is None:
-            named.pin(model, built.found.recipe)
-        say(console, f"  chosen: {built.found.recipe.label} ({built.found.rule}). To build it again without a search, hotfoot.toml")
-        say(console, f"  {'has' if task_name is None else 'takes'}: pinned = {named.inline(built.found.recipe).as_string()}")
-    total = sum(f.size for f in (*built.manifest.files, *built.manifest.tokenizer.files))
-    say(console, (str(built.path), "bold"), f"  {size(total)}, digest {built.manifest.digest[:12]}")
-    typer.echo(built.path)
-
-
-def _flags_given(context: typer.Context) -> set[str]:
-    """The flags of this command that the command line names."""
-    options = [p for p in context.command.params if p.param_type_name == "option" and p.name]
-    return {p.opts[0] for p in options if getattr(context.get_parameter_source(str(p.name)), "name", "") == "COMMANDLINE"}
-
-
-def _options(given: list[str]) -> dict[str, dict[str, Any]]:
-    import json
-
-    found: dict[str, dict[str, Any]] = {}
-    for text in given:
-        path, _, value = text.partition("=")
-        owner, _, name = path.partition(".")
-        try:
-            found.setdefault(owner, {})[name] = json.loads(value)
-        except ValueError:
-            raise InputError(f"is {text!r}; it must be PASS.NAME=VALUE, as int8_rowwise.weight_range=64.", where="--option") from None
-    return found
-
-
-def _thresholds(given: list[str]) -> dict[str, float]:
-    found = {}
-    for text in given:
-        name, _, value = text.partition("=")
-        try:
-            found[name] = float(value)
-        except ValueError:
-            raise InputError(f"is {text!r}; it must be NAME=VALUE, as cosine_mean=0.99.", where="--threshold") from None
-    return found
+    typer.echo(build_command.build(request, model if task_name is None else None, console))
 
 
 @app.command()
@@ -154,33 +115,10 @@ def bundle(
     python: Annotated[str | None, typer.Option(help="Python version of the function, as 3.14. Default: the target's.")] = None,
 ) -> None:
     """Make the deployable package: runtime, tokenizer and model layers and the code, for the artifact's target. No Docker."""
-    from hotfoot_build.package import bundle as packaging
+    from hotfoot_build import bundle_command
 
-    folder, usual = _folders(artifact)
-    destination = out or usual
-    with Progress(console).step("bundle") as step:
-        made = packaging.bundle(folder, destination, progress=step, python=python)
-        step.result = f"{made.target}, Python {made.python}"
-    table = Table("part", "unzipped", "zipped", "hash")
-    for part in (*made.layers, made.code):
-        table.add_row(part.kind, size(part.unzipped_bytes), size(part.zipped_bytes), part.hash[:12])
-    table.add_row("together", size(made.unzipped_bytes), size(sum(p.zipped_bytes for p in (*made.layers, made.code))), "")
-    console.print(table)
-    typer.echo(destination)
-
-
-def _folders(artifact: Path) -> tuple[Path, Path]:
-    """The folder of an artifact that is given by path or by its name in hotfoot.toml, and where its bundle goes."""
-    if artifact.is_dir():
-        return artifact, Path("bundles") / artifact.resolve().name
-    from hotfoot_build import named
-
-    if not named.is_name(artifact):
-        raise ArtifactError(f"there is no folder {artifact}.", hint="Make one with `hotfoot build`, or give a name of hotfoot.toml.")
-    try:
-        return named.folders(str(artifact))
-    except InputError as error:
-        raise InputError(f"there is no folder {artifact}, and {error}") from error
+    folder, usual = flags.folders(artifact)
+    typer.echo(bundle_command.bundle(folder, out or usual, python, console))
 
 
 @app.command()
@@ -195,7 +133,7 @@ def serve(
     """
     from hotfoot import server
 
-    raise SystemExit(server.main([*(str(_folders(artifact)[0]) for artifact in artifacts), "--host", host, "--port", str(port)]))
+    raise SystemExit(server.main([*(str(flags.folders(artifact)[0]) for artifact in artifacts), "--host", host, "--port", str(port)]))
 
 
 @app.command()
@@ -218,21 +156,14 @@ def run(  # noqa: PLR0913, PLR0917 - one a flag
     What has a report is done and skipped; after a crash or Ctrl-C the same command goes on where it stopped. Texts that fail are
     error records, counted at the end; the exit code is 1 when a file could not be read at all.
     """
-    import json
     import time
 
     from hotfoot.contract.bulk import BulkOptions
     from hotfoot_build import run_command
 
-    try:
-        given = json.loads(parameters)
-    except ValueError as error:
-        raise InputError(f"is not JSON: {error}", where="--parameters") from None
-    if not isinstance(given, dict):
-        raise InputError("must be a JSON object.", where="--parameters")
-    options = BulkOptions(mask, whole, field, id_field, truncate, stride, part_bytes, given)
+    options = BulkOptions(mask, whole, field, id_field, truncate, stride, part_bytes, flags.parameters(parameters))
     start = time.perf_counter()
-    totals = run_command.run(_folders(artifact)[0], paths, out, prefix, options, console)
+    totals = run_command.run(flags.folders(artifact)[0], paths, out, prefix, options, console)
     run_command.summary(totals, time.perf_counter() - start, console)
     typer.echo(out)
     if totals.rejected:
@@ -253,7 +184,7 @@ def verify(artifact: Annotated[Path, typer.Argument(help=ARTIFACT)]) -> None:
     """Check every byte of an artifact against its manifest; all faults are named at once."""
     from hotfoot.contract import manifest
 
-    folder, _ = _folders(artifact)
+    folder, _ = flags.folders(artifact)
     typer.echo(f"{folder}: whole, digest {manifest.verify(folder).digest}")
 
 
@@ -261,6 +192,8 @@ def verify(artifact: Annotated[Path, typer.Argument(help=ARTIFACT)]) -> None:
 def check(
     artifact: Annotated[Path, typer.Argument(help=ARTIFACT)],
     url: Annotated[str | None, typer.Option(help="A deployment of it, to be asked instead; signed for an address of AWS.")] = None,
+    token: Annotated[str | None, typer.Option(help=BEARER)] = None,
+    region: Annotated[str | None, typer.Option(help=REGION)] = None,
 ) -> None:
     """Ask again what was asked at build time, and compare: of the artifact on this machine, or of its deployment.
 
@@ -268,16 +201,16 @@ def check(
     """
     from hotfoot_build import replay
 
-    folder, _ = _folders(artifact)
-    typer.echo(f"{url or folder}: {replay.check(folder, url)} answers are those of the build")
+    folder, _ = flags.folders(artifact)
+    typer.echo(f"{url or folder}: {replay.check(folder, url, token, region)} answers are those of the build")
 
 
 @app.command()
 def playground(
     url: Annotated[str, typer.Option(help="Address of a deployed endpoint.")],
     port: Annotated[int, typer.Option(help="Port on this machine, 0 for a free one.")] = 0,
-    token: Annotated[str | None, typer.Option(envvar="HOTFOOT_TOKEN", help="Bearer token, where the endpoint wants one.")] = None,
-    region: Annotated[str | None, typer.Option(help="AWS region to sign for, where the address does not name it.")] = None,
+    token: Annotated[str | None, typer.Option(help=BEARER)] = None,
+    region: Annotated[str | None, typer.Option(help=REGION)] = None,
     no_open: Annotated[bool, typer.Option("--no-open", help="Leave the browser alone.")] = False,
 ) -> None:
     """Try a deployed endpoint in the browser, also one that takes signed requests only: they are signed here, with your AWS credentials."""
@@ -303,8 +236,9 @@ def show_cache(
 @app.command()
 def tasks() -> None:
     """List the tasks."""
+    width = max(map(len, task.names())) + 2
     for name in task.names():
-        typer.echo(f"{name:<24}{task.load(name).summary}")
+        typer.echo(f"{name:<{width}}{task.load(name).summary}")
 
 
 @app.command(name="targets")

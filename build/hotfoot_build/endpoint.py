@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import os
 import re
 import urllib.error
 import urllib.request
@@ -16,8 +17,9 @@ from hotfoot.contract.errors import InputError, UnsupportedError
 
 TIMEOUT_S = 60  # twice what an HTTP API waits for a function
 # abc123.execute-api.eu-west-1.amazonaws.com, abc123.lambda-url.eu-west-1.on.aws
-AWS_HOST = re.compile(r"\.(?P<door>execute-api|lambda-url)\.(?P<region>[a-z0-9-]+)\.")
+AWS_HOST = re.compile(r"\.(?P<door>execute-api|lambda-url)\.(?P<region>[a-z0-9-]+)\.(vpce\.)?(amazonaws\.com(\.cn)?|on\.aws|api\.aws)$")
 SERVICES = {"execute-api": "execute-api", "lambda-url": "lambda"}
+BEARER = "HOTFOOT_TOKEN"  # the variable that also tells a server what to ask for
 
 # method, address, headers (names in lower case), body -> headers with what proves who asks
 Prove = Callable[[str, str, Mapping[str, str], bytes], dict[str, str]]
@@ -68,13 +70,17 @@ OPENER = urllib.request.build_opener(Stay)
 def connect(url: str, token: str | None, region: str | None) -> Endpoint:
     """The endpoint at `url`: with the token where there is one, else signed where the address is AWS's or a region is given.
 
+    Without a token the environment's counts, but not where requests are signed: it may be a server's own secret, which AWS would not
+    take and should not see.
     Raises InputError for an address that is none, or over which credentials would travel in the open; UnsupportedError where signing
     lacks botocore or credentials.
     """
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment or "@" in parts.netloc:
         raise InputError(f"is {url!r}; it must be an address as https://HOST or https://HOST/STAGE.", where="--url")
-    found = AWS_HOST.search(parts.hostname)
+    found = AWS_HOST.search(parts.hostname.rstrip("."))
+    if token is None and not found and not region:
+        token = os.environ.get(BEARER) or None
     prove: Prove = _plain
     if token is not None:
         prove = _bearer(token)

@@ -40,6 +40,7 @@ log_retention_days = 30
 removal = "retain"                # "destroy": logs and empty buckets go with the stack
 # reserved_concurrency = 10       # at most so many at once
 # provisioned_concurrency = 1     # so many always warm, and always paid
+# shared_cache = true             # a table of answers for all its environments; pays for models of over 0.1 s a text only
 
 # [deploy.embed.bulk]             # texts put into a bucket become results in another
 # input_prefix = "in/"
@@ -51,8 +52,13 @@ removal = "retain"                # "destroy": logs and empty buckets go with th
 # batch_size = 1                  # objects an invocation; more shares the timeout among them
 # max_concurrency = 10
 
-# Several deployments can share one API: [api.NAME] lists them as its `deploys`, and has auth, cors_origins, throttle_rate and
-# throttle_burst in their place. Then: cdk deploy hotfoot-NAME
+# [api.text]                      # one API for several deployments: cdk deploy hotfoot-text
+# deploys = ["pii", "mood"]       # each a [deploy.NAME], which then says nothing of what stands here
+# default = "mood"                # answers what names no model; without it, the first
+# auth = "iam"
+# cors_origins = ["https://app.example.com"]
+# throttle_rate = 50
+# throttle_burst = 100
 """
 # how the CDK behaves, where that has changed over time
 CONTEXT = {

@@ -3,6 +3,9 @@
 Their encodings lie beside tokenizer.json, so the tokenizer's layer carries them and the runtime's memory begins with them. The file is
 part of the tokenizer's hash: it is written only where there are such texts, or models that share a tokenizer would no longer share its
 layer. For that reason a task's sample, which only warms up, is not among them.
+
+It has no words as such, but the ids of their tokens: whoever has the tokenizer, which lies beside it, can read the texts from them. So
+what nobody should read must not be among the known texts.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import threading
 import webbrowser
 from collections.abc import Callable, Iterable, Mapping
@@ -24,6 +25,8 @@ HERE = "127.0.0.1"
 HOPS = {"connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "te", "trailer", "transfer-encoding", "upgrade"}
 # the browser's own, about this address: the endpoint is another
 LOCAL = {"host", "origin", "referer", "cookie", "content-length"}
+# behind the endpoint's address: what does not begin with a slash would make another address, and HTTP has no other characters
+PATH = re.compile(r"/[!-~]*")
 
 
 class Server(ThreadingHTTPServer):
@@ -58,8 +61,8 @@ class Handler(BaseHTTPRequestHandler):
         length = self.headers.get("content-length", "0")
         if why := refusal(self.headers, self.server.hosts, page=page):
             self._refuse(403, "Forbidden", why)
-        elif not self.path.startswith("/"):  # behind the endpoint's address anything else would make another address
-            self._refuse(400, "Malformed", "a path begins with a slash.")
+        elif not PATH.fullmatch(self.path):
+            self._refuse(400, "Malformed", "a path begins with a slash, and has printable ASCII characters only.")
         elif not length.isdecimal() or "transfer-encoding" in self.headers:
             self._refuse(411, "LengthRequired", "a body must come with its content-length.")
         elif page:

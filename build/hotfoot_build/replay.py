@@ -63,14 +63,15 @@ def read(artifact: Path) -> Samples:
     return codec.loads(Samples, path.read_text(encoding="utf-8"), str(path))
 
 
-def check(artifact: Path, url: str | None) -> int:
+def check(artifact: Path, url: str | None, token: str | None = None, region: str | None = None) -> int:
     """Ask again and compare; gives how many answers agree, which is all of them.
 
-    url: a deployment of the artifact; without one the artifact itself is asked. Raises ParityError that names each answer that
-    differs and where, or ArtifactError when the deployment does not answer or serves another artifact.
+    url: a deployment of the artifact; without one the artifact itself is asked. token, region: as `endpoint.connect` has them, which
+    raises too. Raises ParityError that names each answer that differs and where, or ArtifactError when the deployment does not answer
+    or serves another artifact.
     """
     kept = read(artifact)
-    ask = _over_http(url, kept.digest) if url else _of(Model.open(artifact))
+    ask = _over_http(endpoint.connect(url, token, region), kept.digest) if url else _of(Model.open(artifact))
     faults = []
     for number, sample in enumerate(kept.samples):
         where = differs(ask(sample), sample.answer)
@@ -115,10 +116,9 @@ def _of(model: Model) -> Callable[[Sample], Any]:
     return lambda sample: _answer(model, sample.inputs, sample.parameters)
 
 
-def _over_http(url: str, digest: str) -> Callable[[Sample], Any]:
-    """Ask the deployment, signed where its address is AWS's; of it, not of its memory."""
-    there = endpoint.connect(url, None, None)
-    headers = {"content-type": "application/json", "x-use-cache": "false"}
+def _over_http(there: endpoint.Endpoint, digest: str) -> Callable[[Sample], Any]:
+    """Ask the deployment; of it, not of its memory, and in the shape that the samples have, whichever it gives where nobody says."""
+    headers = {"content-type": "application/json", "x-use-cache": "false", "x-answer-shape": "current"}
 
     def ask(sample: Sample) -> Any:
         body = json.dumps({"inputs": sample.inputs, "parameters": sample.parameters}).encode()
@@ -126,12 +126,12 @@ def _over_http(url: str, digest: str) -> Callable[[Sample], Any]:
             answer = there.send("POST", "/", headers, body)
             found = json.loads(answer.body) if answer.status == 200 else None
         except (OSError, ValueError) as error:
-            raise ArtifactError(f"{url} does not answer: {error}") from None
+            raise ArtifactError(f"{there.url} does not answer: {error}") from None
         if answer.status != 200:
-            raise ArtifactError(f"{url} answers {answer.status}: {answer.body[:300].decode(errors='replace')}")
+            raise ArtifactError(f"{there.url} answers {answer.status}: {answer.body[:300].decode(errors='replace')}")
         served = next((value for name, value in answer.headers if name.lower() == "x-model-digest"), "none")
         if served != digest:
-            raise ArtifactError(f"{url} serves the artifact with digest {served}, not {digest}.", hint="Deploy this one.")
+            raise ArtifactError(f"{there.url} serves the artifact with digest {served}, not {digest}.", hint="Deploy this one.")
         return found
 
     return ask

@@ -18,10 +18,11 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from hotfoot import server
+from hotfoot import server, task
 from hotfoot.contract.errors import EXIT_CODES, HotfootError, InputError
 from hotfoot_build import cache, cli, edge, progress, run_command
 from hotfoot_build.package import bundle as packaging
+from hotfoot_build.pipeline import BuildRequest
 from hotfoot_build.progress import Progress
 from support.handmade import write_artifact
 from walls.house import BLOCKER
@@ -127,6 +128,30 @@ def test_the_helps_defaults_are_those_of_today() -> None:
     rule = " ".join((cli.show_cache.__doc__ or "").split())
     for kind, noun in (("environments", "export environments"), ("exports", "exports"), ("layers", "layers")):
         assert f"{cache.KINDS[kind].keep} {noun}" in rule
+
+
+def test_tasks_and_what_they_are_stand_apart() -> None:
+    lines = CliRunner().invoke(cli.app, ["tasks"]).stdout.splitlines()
+    assert [line.split("  ")[0] for line in lines] == list(task.names())
+    assert {line[26:] for line in lines} == {task.load(name).summary for name in task.names()}
+
+
+@pytest.mark.parametrize("text", ["a,b,", " a , b", ",a,,b,a"])
+def test_labels_are_read_as_in_a_request(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[BuildRequest] = []
+
+    def stop(request: BuildRequest, _: object) -> None:
+        seen.append(request)
+        raise InputError("seen")
+
+    monkeypatch.setattr("hotfoot_build.pipeline.build", stop)
+    CliRunner().invoke(cli.app, ["build", "a/b", "--task", "zero-shot-classification", "--labels", text])
+    assert [request.labels for request in seen] == [("a", "b")]
+
+
+def test_labels_that_are_none_are_refused() -> None:
+    with pytest.raises(InputError, match=r"--labels: has no label"):
+        CliRunner().invoke(cli.app, ["build", "a/b", "--task", "zero-shot-classification", "--labels", " ,"], catch_exceptions=False)
 
 
 def test_what_the_machine_refuses_is_one_line() -> None:

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from hotfoot.contract import project
 from hotfoot.contract.errors import HotfootError, InputError
-from hotfoot.contract.project import FILE, Build, Deploy
+from hotfoot.contract.project import FILE, Api, Build, Deploy
 from hotfoot_build import cli
 from hotfoot_build.init_command import CDK, CONTEXT, TEMPLATE, init, interpreter
 from hotfoot_build.passes.pool_in_graph import POOLINGS
@@ -31,10 +31,12 @@ def test_both_files_are_written_and_read(tmp_path: Path) -> None:
 
 def test_what_is_commented_out_is_right_too(tmp_path: Path) -> None:
     lines = [line.removeprefix("# ") if "=" in line or line.startswith("# [") else line for line in TEMPLATE.splitlines()]
-    (tmp_path / FILE).write_text("\n".join(lines), encoding="utf-8")
-    made = project.read(tmp_path / FILE).deploys["embed"]
+    (tmp_path / FILE).write_text("\n".join([*lines, "[deploy.pii]", "[deploy.mood]"]), encoding="utf-8")
+    read = project.read(tmp_path / FILE)
+    made = read.deploys["embed"]
     assert made.bulk is not None
-    assert made.bulk.results_prefix == "results"
+    assert (made.bulk.results_prefix, made.shared_cache) == ("results", True)
+    assert read.apis == {"text": Api(deploys=("pii", "mood"), default="mood", cors_origins=("https://app.example.com",))}
 
 
 @pytest.mark.parametrize("name", [FILE, CDK])

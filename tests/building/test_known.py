@@ -73,13 +73,15 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         known.read(tmp_path / "latin")
 
 
-def test_no_texts_are_no_file_and_no_text_is_in_it(tmp_path: Path) -> None:
+def test_no_texts_are_no_file_and_its_words_are_ids_that_the_tokenizer_reads(tmp_path: Path) -> None:
     known.write(made("wordpiece"), (), tmp_path)
     assert list(tmp_path.iterdir()) == []
     known.write(made("wordpiece"), TEXTS, tmp_path)
     written = (tmp_path / FILE).read_text(encoding="utf-8")
     assert len(json.loads(written)) == 2 * len(TEXTS)
     assert "music" not in written
+    bare = json.loads(written)[encodings.key_of(TEXTS[0], special=False).hex()]
+    assert made("wordpiece").decode(bare[0]) == made("wordpiece").decode(made("wordpiece").encode(TEXTS[0], add_special_tokens=False).ids)
     known.write(made("wordpiece"), TEXTS[::-1], tmp_path)
     assert (tmp_path / FILE).read_text(encoding="utf-8") == written
 

@@ -31,6 +31,11 @@ BODY = '{"inputs": "Zoë, 👩‍👧"}'.encode()
 HTML = {"accept": "text/html,*/*"}
 
 
+@pytest.fixture(autouse=True)
+def no_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HOTFOOT_TOKEN", raising=False)
+
+
 @dataclass
 class Deployed:
     """A deployment as it looks from outside: what it was asked, and what it answers."""
@@ -138,15 +143,39 @@ def test_a_request_arrives_signed_as_aws_would_have_it(path: str) -> None:
         ("abc.execute-api.eu-central-1.amazonaws.com", "eu-central-1/execute-api"),
         ("abc.execute-api.cn-north-1.amazonaws.com.cn", "cn-north-1/execute-api"),
         ("abc.lambda-url.us-east-2.on.aws", "us-east-2/lambda"),
+        ("abc.execute-api.us-east-1.api.aws.", "us-east-1/execute-api"),
+        ("vpce-1-2.execute-api.us-east-1.vpce.amazonaws.com", "us-east-1/execute-api"),
     ],
 )
 @pytest.mark.usefixtures("credentials")
-def test_an_address_of_aws_says_what_to_sign_for(host: str, scope: str) -> None:
+def test_an_address_of_aws_says_what_to_sign_for(host: str, scope: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOTFOOT_TOKEN", "a server's own secret")
     found = endpoint.connect(f"https://{host}/", None, None)
     proven = found.prove("GET", f"{found.url}/info", {}, b"")
     assert f"/{scope}/aws4_request" in proven["authorization"]
     sent = {**proven, "host": host}
     assert proven["authorization"] == signature("GET", f"https://{host}/info", sent, b"")
+
+
+@pytest.mark.parametrize(
+    "host", ["abc.execute-api.eu-west-1.example.com", "abc.lambda-url.us-east-2.on.aws.example.com", "execute-api.eu-west-1.amazonaws.com"]
+)
+def test_an_address_that_looks_like_one_of_aws_is_none(host: str) -> None:
+    assert endpoint.connect(f"https://{host}", None, None).prove("GET", f"https://{host}/", {"a": "b"}, b"") == {"a": "b"}
+
+
+@pytest.mark.usefixtures("credentials")
+def test_the_environments_token_is_for_what_is_not_signed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def proof(url: str, token: str | None, region: str | None) -> str:
+        return endpoint.connect(url, token, region).prove("GET", url, {}, b"").get("authorization", "").partition(" ")[0]
+
+    aws, other = "https://abc.lambda-url.us-east-2.on.aws/", "https://api.example.com/"
+    monkeypatch.setenv("HOTFOOT_TOKEN", "a server's own secret")
+    assert [proof(url, None, None) for url in (aws, other)] == ["AWS4-HMAC-SHA256", "Bearer"]
+    assert [proof(url, "typed", None) for url in (aws, other)] == ["Bearer", "Bearer"]
+    assert proof(other, None, "eu-west-1") == "AWS4-HMAC-SHA256"
+    monkeypatch.setenv("HOTFOOT_TOKEN", "")
+    assert proof(other, None, None) == ""
 
 
 def test_a_token_takes_the_place_of_a_signature() -> None:
@@ -204,7 +233,14 @@ def test_another_site_is_refused(method: str, headers: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "status"), [("POST .evil.example/ HTTP/1.1", 400), ("POST http://evil.example/ HTTP/1.1", 400), ("POST / HTTP/1.1", 411)]
+    ("line", "status"),
+    [
+        ("POST .evil.example/ HTTP/1.1", 400),
+        ("POST http://evil.example/ HTTP/1.1", 400),
+        ("POST /models/zoë HTTP/1.1", 400),
+        ("POST /\x7f HTTP/1.1", 400),
+        ("POST / HTTP/1.1", 411),
+    ],
 )
 def test_what_is_no_request_of_a_page_is_refused(line: str, status: int) -> None:
     with deployed() as there, local(there.url, token="t0k3n") as server:

@@ -4,41 +4,29 @@ from __future__ import annotations
 
 import json
 import shutil
-import threading
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
 import pytest
-import uvicorn
 
 from hotfoot.contract import manifest
-from hotfoot.contract.errors import ArtifactError, ParityError
+from hotfoot.contract.errors import EXIT_CODES, ArtifactError, ParityError
 from hotfoot.http.app import Options, create_app
 from hotfoot.model import Model
+from hotfoot.observe import Record
 from hotfoot_build import cli, replay
 from support import tiny
+from support.serving import running
 
 
 def copy(name: str, to: Path) -> Path:
     return Path(shutil.copytree(tiny.artifact(name, "int8").path, to))
 
 
-@contextmanager
-def running(artifact: Path) -> Iterator[str]:
+def served(artifact: Path, **options: Any) -> AbstractContextManager[str]:
     """The address of a real server over the artifact."""
-    app = create_app(Model.open(artifact), Options(threads=1))
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", lifespan="off"))
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    while not server.started:
-        time.sleep(0.01)
-    try:
-        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-    finally:
-        server.should_exit = True
-        thread.join()
+    return running(create_app(Model.open(artifact), Options(threads=1, **options)))
 
 
 @pytest.mark.parametrize("name", ["embed", "tags", "classes", "score"])
@@ -70,7 +58,7 @@ def test_an_answer_that_changed_is_named(tmp_path: Path) -> None:
 
 def test_a_deployment_is_asked_over_http() -> None:
     built = tiny.artifact("tags", "int8")
-    with running(built.path) as url:
+    with served(built.path) as url:
         assert replay.check(built.path, url) == 5
         with pytest.raises(ArtifactError, match="answers 404"):
             replay.check(built.path, f"{url}/nowhere")
@@ -78,6 +66,33 @@ def test_a_deployment_is_asked_over_http() -> None:
             replay.check(tiny.artifact("tags", "fp32").path, url)
     with pytest.raises(ArtifactError, match="does not answer"):
         replay.check(built.path, url)
+
+
+def test_a_door_with_a_token_and_another_shape_is_asked_all_the_same(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built = tiny.artifact("classes", "int8")
+    with served(built.path, shape="classic", token="secret") as url:
+        assert replay.check(built.path, url, "secret") == 5
+        with pytest.raises(ArtifactError, match="answers 401"):
+            replay.check(built.path, url)
+        monkeypatch.setenv("HOTFOOT_TOKEN", "secret")
+        monkeypatch.setattr("sys.argv", ["hotfoot", "check", str(built.path), "--url", url])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        assert (ended.value.code, capsys.readouterr().out) == (0, f"{url}: 5 answers are those of the build\n")
+        monkeypatch.setattr("sys.argv", ["hotfoot", "check", str(built.path), "--url", url, "--token", "another"])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        assert ended.value.code == EXIT_CODES["artifact"]
+
+
+def test_no_answer_is_from_memory() -> None:
+    """Where the same was asked before, the model itself is asked again."""
+    built, found = tiny.artifact("score", "int8"), list[Record]()
+    with served(built.path, cache_bytes=2**20, report=found.append) as url:
+        assert [replay.check(built.path, url) for _ in range(2)] == [5, 5]
+    assert (len(found), {(record.status, record.cache, record.remembered) for record in found}) == (10, {(200, "bypass", 0)})
 
 
 @pytest.mark.parametrize(

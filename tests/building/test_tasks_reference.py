@@ -81,6 +81,11 @@ def statements(model: str) -> list[Any]:
     return [*made, {"sequences": several, "candidate_labels": "fox, street, Maria Gonzalez"}]
 
 
+def lone(model: str) -> list[Any]:
+    """Texts with one label each."""
+    return [{**asked, "candidate_labels": asked["candidate_labels"][:1]} for asked in statements(model)[:-1]]
+
+
 def classified(model: str) -> list[Any]:
     """Texts, and pairs of all lengths, whose limit is 64 tokens."""
     dice = np.random.default_rng(len(model))
@@ -106,6 +111,7 @@ JOBS: list[tuple[str, Any, Any]] = [
     *((f"ranks{kind}", queries, [{}]) for kind in ("", "-roberta")),  # the longest are cut
     *((f"masks{kind}", gaps, MASKED) for kind in ("", "-roberta")),
     *((f"nli{kind}", statements, ENTAILED) for kind in ("", "-two")),
+    *((f"nli{kind}", lone, [{"multi_label": True}]) for kind in ("", "-two")),
     # two labels, labels that may all hold, numbers, one label, and twelve whose file has them in another order
     *((name, classified, CLASSIFIED) for name in ("pairs", "many", "scale", "score", "classes")),
 ]
@@ -115,7 +121,8 @@ TASKS = {**tiny.TASKS, **tiny.MORE}
 
 
 @cache
-def reference() -> dict[str, Any]:
+def reference() -> list[Any]:
+    """Their answers to each of JOBS."""
     jobs = [
         {
             "task": TASKS[name],
@@ -133,17 +140,17 @@ def reference() -> dict[str, Any]:
     environ = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")} | {"HF_HUB_OFFLINE": "1"}
     done = subprocess.run(command, check=False, env=environ, cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
-    answers = json.loads((folder / "answers.json").read_text(encoding="utf-8"))
-    return {name: theirs for (name, _, _), theirs in zip(JOBS, answers, strict=True)}
+    found: list[Any] = json.loads((folder / "answers.json").read_text(encoding="utf-8"))
+    return found
 
 
-def both(name: str) -> list[tuple[Any, Mapping[str, Any], Any, Any]]:
-    """(inputs, parameters, our answer, theirs) of every call."""
-    (inputs, parameters) = next((i, p) for n, i, p in JOBS if n == name)
+def both(name: str, asked_with: Any = None) -> list[tuple[Any, Mapping[str, Any], Any, Any]]:
+    """(inputs, parameters, our answer, theirs) of every call of a model's job: its first, or that with these inputs."""
+    number, inputs, parameters = next((j, i, p) for j, (n, i, p) in enumerate(JOBS) if n == name and asked_with in (None, i))
     model = Model.open(tiny.artifact(name).path)
     cut = {"truncate": True} if "truncate" in model.task.parameters else {}
     calls: list[tuple[Any, Mapping[str, Any], Any, Any]] = []
-    for given, theirs in zip(parameters, reference()[name], strict=True):
+    for given, theirs in zip(parameters, reference()[number], strict=True):
         calls += [
             (asked, given, model.predict(asked, {**given, **cut}).answer, answer)
             for asked, answer in zip(inputs(name), theirs, strict=True)
@@ -222,13 +229,20 @@ def test_labels_are_those_of_the_pipeline(name: str) -> None:
     assert spread > 0.1
 
 
-def test_one_label_is_weighed_alone_as_the_pipeline_does_always() -> None:
-    asked = {"sequences": "the quick fox", "candidate_labels": ["fox"]}
-    model = Model.open(tiny.artifact("nli").path)
-    (one,), several = model.predict(asked, {"multi_label": True}).answer, model.predict({**asked, "candidate_labels": ["fox", "dog"]})
-    assert 0 < one["score"] < 1
-    assert [a["score"] for a in model.predict(asked).answer] == [1.0]
-    assert len(several.answer) == 2
+@pytest.mark.parametrize("name", ["nli", "nli-two"])
+def test_one_label_is_weighed_alone_as_the_pipeline_does_always(name: str) -> None:
+    model, scores = Model.open(tiny.artifact(name).path), set()
+    for asked, parameters, ours, theirs in both(name, lone):
+        ((mine,), label) = ours, asked["candidate_labels"][0]
+        assert (mine["label"], [mine["label"]]) == (label, theirs["labels"])
+        assert [mine["score"]] == pytest.approx(theirs["scores"], abs=1e-4), asked
+        more = model.predict({**asked, "candidate_labels": [label, "another"]}, {**parameters, "truncate": True}).answer
+        assert {a["label"]: a["score"] for a in more}[label] == pytest.approx(mine["score"], abs=1e-5), asked
+        scores.add(round(mine["score"], 3))
+        # of one label that must hold there is nothing to say
+        assert [a["score"] for a in model.predict(asked, {"truncate": True}).answer] == [1.0]
+    assert len(scores) > 10
+    assert all(0 < score < 1 for score in scores)
 
 
 @pytest.mark.parametrize("name", ["pairs", "many", "scale", "score", "classes"])

@@ -80,7 +80,7 @@ def test_every_fault_is_named_with_its_line(tmp_path: Path) -> None:
         "19: api.more.deploys: 'a-2' and 'a2' differ by `-` alone; give one of them another name",
         "19: api.more.deploys: 'b' is in [api.text] already, and can be in one alone",
         "20: api.more.default: is 'c', none of its deploys: b, a-2, a2",
-        "22: api.taken: [deploy.taken] would be the stack hotfoot-taken too; give one of them another name",
+        "22: api.taken: [deploy.taken] has that name, and its stack hotfoot-taken would be replaced; give one of them another name",
         "23: api.taken.deploys: must name at least one [deploy.NAME]",
         "24: api.none: deploys is missing",
     ]
@@ -102,6 +102,8 @@ def test_a_fault(text: str, said: str, tmp_path: Path) -> None:
     assert found.startswith(said)
 
 
-def test_an_api_may_be_called_as_one_that_it_has(tmp_path: Path) -> None:
-    """The deployment has no stack of its own then, so there is but one of that name."""
-    assert read(tmp_path, '[api.a]\ndeploys = ["a"]\n[deploy.a]\n').apis["a"].members == ("a",)
+def test_an_api_is_not_called_as_one_that_it_has(tmp_path: Path) -> None:
+    """Where that was deployed alone before, the API's stack would take the place of its function and its buckets."""
+    assert faults(tmp_path, '[api.a]\ndeploys = ["a"]\n[deploy.a]\n') == [
+        "1: api.a: [deploy.a] has that name, and its stack hotfoot-a would be replaced; give one of them another name"
+    ]

@@ -9,7 +9,8 @@ from playwright.sync_api import Browser
 
 from hotfoot.http.app import Options, create_app
 from support import browser, serving
-from support.trying import CASES, Case, running
+from support.serving import running
+from support.trying import CASES, Case
 
 IDS = [f"{case.task}{'-pairs' if case.switch else ''}" for case in CASES]
 

@@ -13,7 +13,7 @@ from hotfoot.http import pages
 from hotfoot.http.app import Options, create_app
 from support import serving, trying
 from support.browser import PHONE, WIDE, visit
-from support.trying import running
+from support.serving import running
 
 pytestmark = pytest.mark.slow
 

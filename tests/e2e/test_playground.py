@@ -13,7 +13,8 @@ from hotfoot.http.app import Options, create_app
 from hotfoot.model import Model
 from support import serving, trying
 from support.browser import PHONE, REFUSED, WIDE, visit
-from support.trying import Case, check, running
+from support.serving import running
+from support.trying import Case, check
 
 pytestmark = pytest.mark.slow
 

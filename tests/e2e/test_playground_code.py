@@ -10,7 +10,8 @@ from playwright.sync_api import Browser
 from hotfoot.http.app import Options, create_app
 from support import serving, trying
 from support.browser import visit
-from support.trying import HARD, Case, running
+from support.serving import running
+from support.trying import HARD, Case
 
 pytestmark = pytest.mark.slow
 

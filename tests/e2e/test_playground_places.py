@@ -11,7 +11,8 @@ from hotfoot.http.app import Options, create_app
 from hotfoot_build import endpoint, playground_command
 from support import serving, trying
 from support.browser import REFUSED, visit
-from support.trying import CASES, check, running
+from support.serving import running
+from support.trying import CASES, check
 
 pytestmark = pytest.mark.slow
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import uvicorn
 from starlette.testclient import TestClient
+from starlette.types import ASGIApp
 
 from hotfoot.http.app import Options, create_app
 from hotfoot.http.limits import Limits
@@ -68,19 +69,27 @@ def client(
 
 
 @contextmanager
-def served(task: str) -> Iterator[str]:
-    """The address of a real server over the rigged artifact, for clients that want one."""
-    app = create_app(model(task), Options(threads=1))
+def running(app: ASGIApp) -> Iterator[str]:
+    """The address of a real server over `app`. Raises RuntimeError for one that ends before it listens."""
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", lifespan="off"))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
-    while not server.started:
-        time.sleep(0.01)
     try:
+        while not server.started:
+            if not thread.is_alive():
+                raise RuntimeError("the server ended before it listened")
+            time.sleep(0.01)
         yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
     finally:
         server.should_exit = True
         thread.join()
+
+
+@contextmanager
+def served(task: str) -> Iterator[str]:
+    """The address of a real server over the rigged artifact, for clients that want one."""
+    with running(create_app(model(task), Options(threads=1))) as url:
+        yield url
 
 
 def sample(task: str) -> Any:

@@ -6,15 +6,11 @@ import json
 import os
 import subprocess
 import sys
-import threading
-import time
 import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from support.browser import Visit
@@ -129,21 +125,6 @@ CASES = (
     ),
     Case("translation", {"Text": "x"}, {"inputs": "x"}, ((".reading", ["and so it goes on."]),)),
 )
-
-
-@contextmanager
-def running(app: ASGIApp) -> Iterator[str]:
-    """The address of a real server over `app`."""
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", lifespan="off"))
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    while not server.started:
-        time.sleep(0.01)
-    try:
-        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-    finally:
-        server.should_exit = True
-        thread.join()
 
 
 def behind(prefix: str, app: ASGIApp) -> ASGIApp:

@@ -12,11 +12,17 @@ import atexit
 import json
 import os
 import runpy
+import select
+import signal
 import socket
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
+
+SILENCE_S = 20  # a client sends what it asks at once: whoever takes longer is not waited for
 
 CLIENT = """#!{python} -IS
 import json, os, socket, sys
@@ -64,34 +70,59 @@ def main(place: str) -> None:
         sys.stdout.flush()
         while True:
             line, _ = door.accept()
-            head, streams, _, _ = socket.recv_fds(line, 8, 3)
-            asked = json.loads(_exactly(line, int.from_bytes(head, "big")))
-            child = os.fork()
-            if child == 0:
-                door.close()
+            streams: list[int] = []
+            try:
+                asked = _asked(line, streams)
+            except OSError:  # the client is gone: nobody is left to run anything for
                 line.close()
-                os._exit(_run(asked["arguments"], asked["environ"], asked["folder"], streams))
+            else:
+                child = os.fork()
+                if child == 0:
+                    door.close()
+                    line.close()
+                    os._exit(_run(asked["arguments"], asked["environ"], asked["folder"], streams))
+                threading.Thread(target=_answer, args=(child, line), daemon=True).start()
             for stream in streams:
                 os.close(stream)
-            threading.Thread(target=_answer, args=(child, line), daemon=True).start()
 
 
 def _end_with_parent() -> None:
-    sys.stdin.buffer.read()
+    while os.read(0, 1024):  # not by sys.stdin, whose lock a fork would inherit as taken
+        pass
     os._exit(0)
+
+
+def _asked(line: socket.socket, streams: list[int]) -> dict[str, Any]:
+    """What a client asks; its streams go into `streams`, also where the rest fails. Raises OSError for one that is gone or silent."""
+    line.settimeout(SILENCE_S)
+    head, found, _, _ = socket.recv_fds(line, 8, 3)
+    streams += found
+    head += _exactly(line, 8 - len(head))
+    asked: dict[str, Any] = json.loads(_exactly(line, int.from_bytes(head, "big")))
+    return asked
 
 
 def _exactly(line: socket.socket, size: int) -> bytes:
     found = array.array("B")
     while len(found) < size:
-        found.frombytes(line.recv(size - len(found)))
+        part = line.recv(size - len(found))
+        if not part:
+            raise ConnectionError("the client is gone")
+        found.frombytes(part)
     return found.tobytes()
 
 
 def _answer(child: int, line: socket.socket) -> None:
-    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    """Tell the client how its fork ended; the fork of one that is gone is ended."""
     with line:
-        line.sendall(bytes([code if code >= 0 else 128 - code]))
+        while not (ended := os.waitpid(child, os.WNOHANG))[0]:
+            if select.select([line], [], [], 0.02)[0]:  # it sends nothing more, so this is its end
+                os.kill(child, signal.SIGTERM)
+                ended = os.waitpid(child, 0)
+                break
+        code = os.waitstatus_to_exitcode(ended[1])
+        with suppress(OSError):
+            line.sendall(bytes([code if code >= 0 else 128 - code]))
 
 
 def _run(arguments: list[str], environ: dict[str, str], folder: str, streams: list[int]) -> int:
@@ -118,8 +149,9 @@ def _run(arguments: list[str], environ: dict[str, str], folder: str, streams: li
         sys.excepthook(*sys.exc_info())
         return 1
     finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
+        with suppress(OSError):  # whoever read it may be gone
+            sys.stdout.flush()
+            sys.stderr.flush()
     return 0
 
 

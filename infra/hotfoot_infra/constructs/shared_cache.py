@@ -24,7 +24,7 @@ STANDS = {
 class SharedCache(Construct):
     """Items expire by `expires`, are encrypted under a key of the account, and go with the stack, whatever it says of other data.
 
-    The function may read and write items by their keys and read the secret, and nothing else: it can't list or scan the table.
+    The function may read and write items by their keys and read the secret, and nothing else: it cannot list or scan the table.
     """
 
     def __init__(self, scope: Construct, construct_id: str, *, function: lam.Function) -> None:
