@@ -17,6 +17,7 @@ from starlette.routing import Route
 
 from hotfoot.contract.peers import Peer
 from hotfoot.http.limits import check_answer
+from hotfoot.observe import Record
 from runtime.test_handler_http import ANSWER, GOOD, body_of, call, fresh
 from support import events
 from support.events import Context, headers_of
@@ -84,9 +85,14 @@ def test_a_body_past_lambdas_limit_is_413_with_both_sizes(lambda_function: Modul
 
 
 def test_an_answer_that_does_not_fit_is_told_once(monkeypatch: pytest.MonkeyPatch, lambda_function: ModuleType) -> None:
-    records: list[Any] = []
+    records: list[Record] = []
     inner = lambda_function.report
-    monkeypatch.setattr(lambda_function, "report", lambda record: (records.append(record), inner(record)))
+
+    def report(record: Record) -> None:
+        records.append(record)
+        inner(record)
+
+    monkeypatch.setattr(lambda_function, "report", report)
     monkeypatch.setattr(lambda_function, "check_size", lambda _: check_answer(9, 8))
     answer = lambda_function.handler(events.request("apigateway_v2", "/predict", {"inputs": "good bad"}), Context())
     assert answer["statusCode"] == 413

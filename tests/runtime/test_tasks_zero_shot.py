@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 from typing import Any
 
@@ -12,27 +11,8 @@ import pytest
 from huggingface_hub import InferenceClient
 
 from hotfoot.contract.errors import InputError, UnsupportedError
-from hotfoot.tasks import zero_shot_classification
+from support.choosing import LABELS, NAME, TASK, ask, scores, softmax
 from support.serving import client, model, opened, served
-
-NAME = "zero-shot-classification"
-TASK = zero_shot_classification.TASK
-LABELS = ["politics", "music", "cooking"]
-
-
-def softmax(*logits: float) -> list[float]:
-    total = sum(map(math.exp, logits))
-    return [math.exp(x) / total for x in logits]
-
-
-def ask(inputs: Any = "text", labels: Any = LABELS, **parameters: Any) -> Any:
-    """With the label alone as the hypothesis, so that a pair of single words has half of the label's numbers."""
-    return model(NAME).predict(inputs, {"candidate_labels": labels, "hypothesis_template": "{}", **parameters}).answer
-
-
-def scores(answer: list[dict[str, Any]]) -> dict[str, float]:
-    return {a["label"]: a["score"] for a in answer}
-
 
 # --- which output is entailment
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
@@ -10,27 +9,8 @@ import numpy as np
 import pytest
 
 from hotfoot.contract.errors import InputError, TooLargeError
-from hotfoot.tasks import zero_shot_classification
+from support.choosing import LABELS, NAME, TASK, ask, scores, softmax
 from support.serving import client, model, opened
-
-NAME = "zero-shot-classification"
-TASK = zero_shot_classification.TASK
-LABELS = ["politics", "music", "cooking"]
-
-
-def softmax(*logits: float) -> list[float]:
-    total = sum(map(math.exp, logits))
-    return [math.exp(x) / total for x in logits]
-
-
-def ask(inputs: Any = "text", labels: Any = LABELS, **parameters: Any) -> Any:
-    """With the label alone as the hypothesis, so that a pair of single words has half of the label's numbers."""
-    return model(NAME).predict(inputs, {"candidate_labels": labels, "hypothesis_template": "{}", **parameters}).answer
-
-
-def scores(answer: list[dict[str, Any]]) -> dict[str, float]:
-    return {a["label"]: a["score"] for a in answer}
-
 
 # --- templates and labels
 
