@@ -234,6 +234,22 @@ def show_cache(
 
 
 @app.command()
+def doctor(
+    target: Annotated[
+        str | None, typer.Option(help="Only what building, bundling and deploying for it takes; see `hotfoot targets`.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="For scripts: target, ok, and findings with name, status, detail, fix.")] = False,
+) -> None:
+    """Look at what this machine has for all that hotfoot does, and say how to get the rest. Nothing is installed, no network asked.
+
+    A tick: there. !: optional, or worth a look. A cross: needed and missing, exit code 3; the CDK only with a --target on Lambda.
+    """
+    from hotfoot_build import doctor_command
+
+    raise typer.Exit(doctor_command.run(target, Console(highlight=False), as_json=as_json))
+
+
+@app.command()
 def tasks() -> None:
     """List the tasks."""
     width = max(map(len, task.names())) + 2

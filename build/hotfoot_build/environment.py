@@ -42,8 +42,12 @@ def python(progress: Progress) -> Path:
     """
     if given := os.environ.get(PYTHON):
         return Path(given)
-    home = cache.root() / f"export-{sys.version_info.major}.{sys.version_info.minor}-{identity()[:12]}"
-    return cache.made_once(home, lambda fresh: _make(fresh, progress), progress) / "bin" / "python"
+    return cache.made_once(home(), lambda fresh: _make(fresh, progress), progress) / "bin" / "python"
+
+
+def home() -> Path:
+    """Where the environment is, or will be made: one a lock and Python version."""
+    return cache.root() / f"export-{sys.version_info.major}.{sys.version_info.minor}-{identity()[:12]}"
 
 
 def identity() -> str:
@@ -51,10 +55,10 @@ def identity() -> str:
     return os.environ.get(PYTHON) or sha256(LOCK)
 
 
-def _make(home: Path, progress: Progress) -> None:
+def _make(folder: Path, progress: Progress) -> None:
     progress("making the export environment (torch, transformers, optimum: about 1.5 GB, once)")
-    venv.create(home, with_pip=True, symlinks=True)
-    interpreter = home / "bin" / "python"
+    venv.create(folder, with_pip=True, symlinks=True)
+    interpreter = folder / "bin" / "python"
     pip = [str(interpreter), "-m", "pip", "install", "--disable-pip-version-check", "--no-input", "-c", str(LOCK)]
     cpu = ["--index-url", CPU_INDEX] if sys.platform == "linux" and _reachable(CPU_INDEX) else []
     _install([*pip, *cpu, "torch"], progress)

@@ -19,6 +19,7 @@ from hotfoot.contract.errors import ArtifactError, BudgetError, HotfootError, Un
 from hotfoot.contract.target import Target
 from hotfoot_build.package import interpreters, tree
 from hotfoot_build.package.bundle import bundle
+from hotfoot_build.package.ledger import LEDGER
 from support.handmade import write_artifact
 
 HERE = interpreters.running_minor()
@@ -69,7 +70,8 @@ def test_layout_index_and_sizes(tmp_path: Path, lock: Path) -> None:
         assert layer.hash == tree.content_hash(out / layer.path)
         assert layer.unzipped_bytes == tree.size(out / layer.path)
         assert layer.zipped_bytes == tree.zipped_size(out / layer.path)
-    assert made.unzipped_bytes == tree.size(out) - (out / bundles.BUNDLE).stat().st_size
+    assert made.unzipped_bytes == tree.size(out / "layers") + tree.size(out / "code"), "what lies beside them is not deployed"
+    assert sorted(p.name for p in out.iterdir()) == [bundles.BUNDLE, "code", "layers", LEDGER]
     model = out / "layers" / "model" / "hotfoot" / "model"
     assert sorted(p.name for p in model.iterdir()) == ["LICENSE", "manifest.json", "model.onnx"]
     tokenizer = out / "layers" / "tokenizer" / "hotfoot" / "tokenizers" / made_from.tokenizer.hash

@@ -13,6 +13,7 @@ from hotfoot.contract.target import Target
 from hotfoot_build import cache
 from hotfoot_build.package import interpreters, layers, tree
 from hotfoot_build.package.layers import Progress, RuntimeSpec
+from hotfoot_build.package.ledger import LEDGER, Ledger
 from hotfoot_build.package.wheels import LOCKS
 from hotfoot_build.progress import size
 
@@ -23,7 +24,7 @@ OLDEST = (3, 11)  # onnxruntime has no wheels for an older one
 def bundle(
     artifact: Path, out: Path, *, progress: Progress, python: str | None = None, target: Target | None = None, lock: Path | None = None
 ) -> Bundle:
-    """Make `out` from the artifact: layers and code for the target's machine, and `bundle.json`. Gives what it wrote.
+    """Make `out` from the artifact: layers and code for the target's machine, `bundle.json` and `ledger.json`. Gives the bundle.
 
     python is a minor version (`3.13`) other than the target's; target one other than the artifact's, with the same CPU
     features or more; lock another list of wheels than the project's. An `out` that holds an older bundle is replaced only
@@ -43,6 +44,12 @@ def bundle(
     lock = lock or LOCKS / ("runtime.txt" if chosen.system == "lambda" else "container.txt")
     spec = RuntimeSpec(lock=lock, platform=chosen.platform, arch=chosen.arch, glibc=chosen.glibc, python=minor, interpreter=interpreter)
     with cache.replacing(out) as work:
+        parts = (
+            layers.runtime_layer(work, spec, progress),
+            layers.tokenizer_layer(work, artifact, made_from),
+            layers.model_layer(work, artifact, made_from),
+        )
+        code = layers.code_directory(work, made_from.task, interpreter)
         made = Bundle(
             target=chosen.name,
             python=minor,
@@ -51,16 +58,13 @@ def bundle(
             model_id=made_from.model.id,
             model_digest=made_from.digest,
             bytecode=interpreter is not None,
-            layers=(
-                layers.runtime_layer(work, spec, progress),
-                layers.tokenizer_layer(work, artifact, made_from),
-                layers.model_layer(work, artifact, made_from),
-            ),
-            code=layers.code_directory(work, made_from.task, interpreter),
+            layers=tuple(part.layer for part in parts),
+            code=code.layer,
             task=made_from.task,
         )
         check_limits(made, chosen, work)
         (work / BUNDLE).write_text(codec.dumps(made), encoding="utf-8")
+        (work / LEDGER).write_text(codec.dumps(Ledger.of((*parts, code), chosen)), encoding="utf-8")
     progress(f"bundle: {size(made.unzipped_bytes)} unzipped, {size(made.zipped_bytes)} zipped")
     return made
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -25,9 +25,18 @@ from hotfoot_build.package.interpreters import Interpreter
 from hotfoot_build.progress import size
 
 Progress = Callable[[str], None]
-FORMAT = 1  # raise it when a runtime layer is made in another way, so that no older one is taken from the cache
+FORMAT = 2  # raise it when a runtime layer is made in another way, so that no older one is taken from the cache
 LAYERS, CODE = "layers", "code"
 MOUNTED, TASK_ROOT = "/opt", "/var/task"  # where Lambda puts layers and code; tracebacks name files there
+
+
+@dataclass(frozen=True)
+class Part:
+    """A directory of the bundle, its files' weights by their path there, and the bytes that each prune rule took out of it."""
+
+    layer: LayerDir
+    files: Mapping[str, tree.Weight]
+    saved: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -56,7 +65,7 @@ class RuntimeSpec:
         return cache.key(json.dumps(facts, sort_keys=True))
 
 
-def runtime_layer(bundle: Path, spec: RuntimeSpec, progress: Progress) -> LayerDir:
+def runtime_layer(bundle: Path, spec: RuntimeSpec, progress: Progress) -> Part:
     """Put the third-party packages into the bundle, from the user's cache where the same layer was made before."""
 
     def whole(place: Path) -> bool:
@@ -74,21 +83,21 @@ def runtime_layer(bundle: Path, spec: RuntimeSpec, progress: Progress) -> LayerD
 
 def _intact(place: Path) -> bool:
     try:
-        return tree.content_hash(place / "runtime") == _described(place).hash
+        return tree.content_hash(place / "runtime") == _described(place).layer.hash
     except (FileNotFoundError, ArtifactError):
         return False
 
 
-def _described(place: Path) -> LayerDir:
-    return codec.loads(LayerDir, (place / "layer.json").read_text(encoding="utf-8"), str(place))
+def _described(place: Path) -> Part:
+    return codec.loads(Part, (place / "layer.json").read_text(encoding="utf-8"), str(place))
 
 
 def _make_runtime(aside: Path, spec: RuntimeSpec, progress: Progress) -> None:
     python = aside / "runtime" / "python"
     progress(f"runtime: installing the wheels of {spec.lock.name} for {spec.platform}, Python {spec.python}")
     wheels.install(spec.lock, python, platform=spec.platform, python=spec.python)
-    saved = {name: count for name, count in prune.prune(python).items() if count}
-    progress("runtime: pruned " + ", ".join(f"{name} {size(count)}" for name, count in saved.items()))
+    saved = prune.prune(python)
+    progress("runtime: pruned " + ", ".join(f"{name} {size(count)}" for name, count in saved.items() if count))
     found = elf.faults(python, arch=spec.arch, glibc=spec.glibc, python=spec.python)
     if found:
         raise ArtifactError(
@@ -98,11 +107,11 @@ def _make_runtime(aside: Path, spec: RuntimeSpec, progress: Progress) -> None:
     if spec.interpreter:
         progress(f"runtime: compiling with Python {spec.interpreter.version}")
         bytecode.compile_tree(python, spec.interpreter, shown_as=f"{MOUNTED}/python")
-    layer = _sealed(aside, "runtime", "runtime", f"{LAYERS}/runtime")
-    (aside / "layer.json").write_text(codec.dumps(layer), encoding="utf-8")
+    part = replace(_sealed(aside, "runtime", "runtime", f"{LAYERS}/runtime"), saved=saved)
+    (aside / "layer.json").write_text(codec.dumps(part), encoding="utf-8")
 
 
-def tokenizer_layer(bundle: Path, artifact: Path, manifest: Manifest) -> LayerDir:
+def tokenizer_layer(bundle: Path, artifact: Path, manifest: Manifest) -> Part:
     """Put the tokenizer's files where the runtime looks for them by hash."""
     layer = bundle / LAYERS / "tokenizer"
     for entry in manifest.tokenizer.files:
@@ -110,7 +119,7 @@ def tokenizer_layer(bundle: Path, artifact: Path, manifest: Manifest) -> LayerDi
     return _sealed(bundle, "tokenizer", f"{LAYERS}/tokenizer")
 
 
-def model_layer(bundle: Path, artifact: Path, manifest: Manifest) -> LayerDir:
+def model_layer(bundle: Path, artifact: Path, manifest: Manifest) -> Part:
     """Put the manifest and the files that it lists there, but neither the tokenizer nor the evidence of how it was built."""
     layer = bundle / LAYERS / "model" / "hotfoot" / "model"
     for path in (MANIFEST, *(entry.path for entry in manifest.files)):
@@ -118,7 +127,7 @@ def model_layer(bundle: Path, artifact: Path, manifest: Manifest) -> LayerDir:
     return _sealed(bundle, "model", f"{LAYERS}/model")
 
 
-def code_directory(bundle: Path, task: str, interpreter: Interpreter | None) -> LayerDir:
+def code_directory(bundle: Path, task: str, interpreter: Interpreter | None) -> Part:
     """Put the `hotfoot` package there and, for a task of the user's own (`mypkg.mytask`), the package that holds it."""
     code = bundle / CODE
     _copy_package(Path(hotfoot.__file__).parent, code)
@@ -148,14 +157,9 @@ def _copy(source: Path, to: Path) -> None:
     shutil.copyfile(source, to)
 
 
-def _sealed(root: Path, kind: LayerKind, folder: str, path: str = "") -> LayerDir:
+def _sealed(root: Path, kind: LayerKind, folder: str, path: str = "") -> Part:
     """Make `root/folder` readable by anyone and describe it; `path` is its place in the bundle where that is another."""
     directory = root / folder
     tree.normalise(directory)
-    return LayerDir(
-        kind=kind,
-        path=path or folder,
-        hash=tree.content_hash(directory),
-        unzipped_bytes=tree.size(directory),
-        zipped_bytes=tree.zipped_size(directory),
-    )
+    zipped_bytes, files = tree.weigh(directory)
+    return Part(LayerDir(kind, path or folder, tree.content_hash(directory), tree.size(directory), zipped_bytes), files)

@@ -7,6 +7,8 @@ import shutil
 import tempfile
 import zipfile
 from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
@@ -15,6 +17,15 @@ from hotfoot.contract import manifest
 ZIP_LEVEL = 6
 ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)  # the oldest time that a zip can hold
 DIR_MODE, FILE_MODE = 0o755, 0o644
+DIRECTORY_ENTRY = 46  # bytes that a zip's directory has for a file, beside its name
+
+
+@dataclass(frozen=True)
+class Weight:
+    """Bytes of a file as it lies on the disk, and of what a zip has for it: its compressed content, headers and names."""
+
+    unzipped_bytes: int
+    zipped_bytes: int
 
 
 def files(root: Path) -> list[Path]:
@@ -60,8 +71,23 @@ def write_zip(root: Path, stream: BinaryIO) -> None:
                 shutil.copyfileobj(source, sink, 1 << 20)
 
 
-def zipped_size(root: Path) -> int:
-    """Bytes of the zip of `root`; the zip itself is not kept."""
+def weigh(root: Path) -> tuple[int, Mapping[str, Weight]]:
+    """Bytes of the zip of `root`, and each file's weight by its path there; the zip itself is not kept.
+
+    The files' zipped bytes are all of the zip but the record at its end.
+    """
     with tempfile.TemporaryFile() as stream:
         write_zip(root, stream)
-        return stream.seek(0, os.SEEK_END)
+        total = stream.seek(0, os.SEEK_END)
+        with zipfile.ZipFile(stream) as archive:
+            entries = archive.infolist()
+            ends = [*(entry.header_offset for entry in entries), archive.start_dir][1:]
+    return total, {
+        entry.filename: Weight(entry.file_size, end - entry.header_offset + DIRECTORY_ENTRY + len(entry.filename.encode() + entry.extra))
+        for entry, end in zip(entries, ends, strict=True)
+    }
+
+
+def zipped_size(root: Path) -> int:
+    """Bytes of the zip of `root`."""
+    return weigh(root)[0]
