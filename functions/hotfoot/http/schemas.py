@@ -83,7 +83,8 @@ Form = tuple[Schema, Mapping[str, Schema], Sequence[str], bool]
 def _classifies(service: Service) -> list[Form]:
     own = {"function_to_apply": one_of(*text_classification.FUNCTIONS), "top_k": whole(1)}
     pair = fields({"text": TEXT, "text_pair": either(TEXT, {"type": "null"})}, "text")
-    return [(texts(service, either(TEXT, pair)), own, (), True)]
+    cuts = {**CUT, "truncation": strategies(text_classification.STRATEGIES)}
+    return [(texts(service, either(TEXT, pair)), {**own, **cuts}, (), False)]
 
 
 def _tags(service: Service) -> list[Form]:

@@ -14,7 +14,7 @@ from hotfoot.contract.manifest import Manifest, Side
 from hotfoot.task import Array
 
 SHOWN = 80  # characters of a wrong value in a message: the answer must not grow with the request
-STRATEGIES = ("do_not_truncate", "longest_first", "only_first", "only_second")
+STRATEGIES = ("do_not_truncate", "longest_first", "only_first")
 TRUNCATION = ("truncate", "truncation", "truncation_direction")
 
 

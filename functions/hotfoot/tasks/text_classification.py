@@ -12,8 +12,10 @@ from numpy.typing import NDArray
 from hotfoot.contract.errors import InputError
 from hotfoot.contract.manifest import Manifest
 from hotfoot.task import Array, Cut, Encoded, ExportSpec, Fit, Options, Request, Task, Tokenizer, encode_texts, run_encoder
+from hotfoot.tasks import _texts
 from hotfoot.tasks._texts import TRUNCATION, check_parameters, choice, option, read_text, read_texts, sigmoid, softmax, truncation
 
+STRATEGIES = (*_texts.STRATEGIES, "only_second")
 CUTS: Mapping[str, Cut] = {"only_first": "first", "only_second": "second"}  # of a pair; else the longer one, as transformers does
 FUNCTIONS = ("none", "sigmoid", "softmax")
 PARAMETERS = ("function_to_apply", "top_k", *TRUNCATION)
@@ -40,7 +42,7 @@ def parse(inputs: Any, parameters: Options, manifest: Manifest) -> Request:
     request = _read(inputs)
     strategy = parameters["truncation"] if isinstance(parameters.get("truncation"), str) else ""
     options = {**request.options, "function": function, "top_k": top_k, "cuts": CUTS.get(strategy, "longest")}
-    return replace(request, truncate=truncation(parameters, manifest), options=options)
+    return replace(request, truncate=truncation(parameters, manifest, STRATEGIES), options=options)
 
 
 def _read(inputs: Any) -> Request:
