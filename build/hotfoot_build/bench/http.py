@@ -212,8 +212,7 @@ def _handler(artifact: Path) -> Iterator[Any]:
 
 
 def _echo() -> Callable[[Any, Any], Any]:
-    """A function that gives the body back: the same adapter, framework, logger and metrics, and nothing else."""
-    from aws_lambda_powertools.metrics import MetricUnit
+    """A function that gives the body back: the same adapter, framework, log line and metrics, and nothing else."""
     from mangum import Mangum
     from starlette.applications import Starlette
     from starlette.requests import Request
@@ -234,8 +233,9 @@ def _echo() -> Callable[[Any, Any], Any]:
         started = time.perf_counter()
         wrapped = adapter(event, context)
         spent = 1e3 * (time.perf_counter() - started)
-        logger.info("answered", extra={"status": wrapped["statusCode"], "total_ms": spent})
-        metrics.add_metric(name="Latency", unit=MetricUnit.Milliseconds, value=spent)
+        said = observe.Record("POST", "/", wrapped["statusCode"], context.aws_request_id, total_ms=spent, cache="miss", inputs=1)
+        observe.log(said)
+        observe.count(said)
         return wrapped
 
     made: Callable[[Any, Any], Any] = handler
