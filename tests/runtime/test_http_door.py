@@ -238,3 +238,23 @@ def test_who_waits_for_a_model_that_cannot_be_opened_is_told_so() -> None:
     assert start["status"] == 500
     assert json.loads(body["body"])["error_type"] == "Internal"
     assert b"/secret" not in body["body"]
+
+
+async def _nothing(*_: Any) -> Any:
+    raise AssertionError("neither is called")
+
+
+def test_once_a_model_is_open_nothing_stands_before_it() -> None:
+    slow, came = Slow(), []
+
+    async def app(_scope: Any, _receive: Any, _send: Any) -> None:
+        came.append(asyncio.current_task())
+
+    async def run() -> bool:
+        slow.app.set_result(app)
+        before = asyncio.all_tasks()
+        await slow.loading({"type": "http", "method": "GET", "path": "/", "headers": []}, _nothing, _nothing)
+        return asyncio.all_tasks() == before
+
+    assert apart(run())
+    assert len(came) == 1

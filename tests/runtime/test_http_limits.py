@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from hotfoot import targets
+from hotfoot.http import openai, tei, tokens
 from hotfoot.http.limits import MAX_TEXTS, Limits, lambda_limits, server_limits
 from support.serving import client, model, opened, sample
 
@@ -200,3 +201,20 @@ def test_half_a_pair_in_a_large_body_is_refused_without_its_place() -> None:
     answer = client("text-classification").post("/", content=raw, headers=JSON)
     assert answer.status_code == 422
     assert answer.json()["error"].startswith("the body: has a lone surrogate")
+
+
+@pytest.mark.parametrize("path", ["/embed", "/v1/embeddings"])
+def test_ids_are_spelled_where_predictions_run(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not on the event loop, which everybody waits for."""
+    where: list[str] = []
+    inner = tokens.texts_of
+
+    def texts_of(*arguments: Any) -> Any:
+        where.append(threading.current_thread().name)
+        return inner(*arguments)
+
+    for dialect in (tei, openai):
+        monkeypatch.setattr(dialect, "texts_of", texts_of)
+    name = "input" if path.startswith("/v1") else "inputs"
+    assert client("feature-extraction").post(path, json={name: [[5, 6]]}).status_code == 200
+    assert [place.startswith("predict") for place in where] == [True]

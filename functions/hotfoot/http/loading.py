@@ -41,8 +41,9 @@ class Loading:
                 words = "the model is still being opened. Ask again, or with `x-wait-for-model: true` to wait for it."
                 await _refuse(scope, send, Problem(503, "Loading", words, {"retry-after": str(int(left + 1))}), estimated_time=left)
                 return
-        # not the future itself: a client that goes must not cancel it for the others
-        await asyncio.wait([asyncio.ensure_future(asyncio.wrap_future(self._opened()))])
+        if not self._app.done():
+            # not the future itself: a client that goes must not cancel it for the others
+            await asyncio.wait([asyncio.ensure_future(asyncio.wrap_future(self._opened()))])
         try:
             app = self._app.result()
         except Exception as error:  # noqa: BLE001 - whoever started the opening tells of it, and ends; those who waited are told so

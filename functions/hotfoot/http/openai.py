@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from hotfoot.http.body import as_sent, refuse_unknown, required
@@ -40,7 +41,7 @@ async def embeddings(call: Call) -> Reply:
     """`{"input": a text, token ids, or a list of these, "encoding_format"?, "dimensions"?}` -> unit vectors and their usage."""
     body = call.body
     refuse_unknown(body, ("model", *EMBEDDINGS))
-    inputs = texts_of(call.service, required(body, "input"), "input")
+    inputs = partial(texts_of, call.service, required(body, "input"), "input")
     with as_sent(named):
         option(body, "user", str, None)
         parameters = {"dimensions": body.get("dimensions"), "encoding_format": body.get("encoding_format"), "normalize": True}

@@ -31,11 +31,7 @@ from hotfoot.http.service import Service
 from hotfoot.http.site import Site
 from hotfoot.tasks import text_ranking
 
-OPTIONS: Schema = {
-    "type": ["object", "null"],
-    "properties": dict.fromkeys(hf.OPTIONS, FLAG),
-    "additionalProperties": False,
-}
+OPTIONS: Schema = either(fields(dict.fromkeys(hf.OPTIONS, FLAG)), {"type": "null"})
 IDS: Schema = {"type": "array", "items": {"type": "integer", "minimum": 0}, "minItems": 1}
 MEANINGS = {
     400: "The body is not JSON, or its type or encoding is not taken; in OpenAI's dialect also a wrong shape or value",

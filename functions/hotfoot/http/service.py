@@ -46,30 +46,26 @@ class Gate:
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self.in_flight, self._counting = 0, threading.Lock()  # what runs or waits now
-        self._slots = threading.BoundedSemaphore(limits.in_flight)
         self._threads = ThreadPoolExecutor(limits.running, thread_name_prefix="predict") if limits.running else None
 
     async def run(self, work: Callable[[], T]) -> T:
         """The result of `work`. Raises OverloadedError at once when the queue is full."""
         if self._threads is None:
             return work()
-        if not self._slots.acquire(blocking=False):
-            raise OverloadedError(
-                f"{self._limits.in_flight} requests are running or waiting, the most this server takes.", hint="Try again shortly."
-            )
-        self._count(1)
+        with self._counting:
+            if self.in_flight >= self._limits.in_flight:
+                raise OverloadedError(
+                    f"{self._limits.in_flight} requests are running or waiting, the most this server takes.", hint="Try again shortly."
+                )
+            self.in_flight += 1
         future = self._threads.submit(work)
-        # also when the client has gone and the task is cancelled: the slot belongs to the thread's work
-        future.add_done_callback(lambda _: self._done())
+        # also when the client has gone and the task is cancelled: the place belongs to the thread's work
+        future.add_done_callback(lambda _: self._leave())
         return await asyncio.wrap_future(future)
 
-    def _done(self) -> None:
-        self._count(-1)
-        self._slots.release()
-
-    def _count(self, more: int) -> None:
+    def _leave(self) -> None:
         with self._counting:
-            self.in_flight += more
+            self.in_flight -= 1
 
 
 class Service:
@@ -106,14 +102,15 @@ class Service:
     ) -> Reply:
         """Answer with one of the artifact's tasks; `shape` turns the prediction into the dialect's document.
 
-        remember: outputs of the graph may come from memory, and the answer may be kept. Raises InputError, TooLargeError (texts, tokens
-        or answer), OverloadedError, OutOfTimeError.
+        inputs: the task's, or what makes them where that takes time: it is called in the thread that predicts. remember: outputs of the
+        graph may come from memory, and the answer may be kept. Raises InputError, TooLargeError (texts, tokens or answer),
+        OverloadedError, OutOfTimeError.
         """
         model, arrived = self.models[task_name], time.perf_counter()
 
         def work() -> Reply:
             started = time.perf_counter()
-            request = model.task.parse(inputs, parameters, model.manifest)
+            request = model.task.parse(inputs() if callable(inputs) else inputs, parameters, model.manifest)
             check_texts(len(request.texts), self.limits)
             parsed, keep = time.perf_counter(), remember and settled(request)
             found = model.answer(request, most_tokens=self.limits.tokens, deadline=deadline, remember=keep)

@@ -33,16 +33,19 @@ def operations() -> list[Operation]:
 
 async def embed(call: Call) -> Reply:
     """`{"inputs": a text, token ids, or a list of these, …}` -> `[[…]]`, unit vectors unless `normalize` is false."""
-    inputs, parameters = texts_of(call.service, required(call.body, "inputs"), "inputs"), rest(call.body)
+    parameters = rest(call.body)
     if parameters.get("normalize") is None:  # this dialect's default, whatever the model's own is
         parameters["normalize"] = True
-    with as_sent(beside):
-        return await call.predict("feature-extraction", inputs, parameters)
+    return await _vectors(call, parameters)
 
 
 async def embed_all(call: Call) -> Reply:
     """As /embed, a vector a token: `[[[…]]]`."""
-    inputs, parameters = texts_of(call.service, required(call.body, "inputs"), "inputs"), rest(call.body)
+    return await _vectors(call, rest(call.body))
+
+
+async def _vectors(call: Call, parameters: Mapping[str, Any]) -> Reply:
+    inputs = partial(texts_of, call.service, required(call.body, "inputs"), "inputs")
     with as_sent(beside):
         return await call.predict("feature-extraction", inputs, parameters)
 
