@@ -102,5 +102,8 @@ def _panel(axes: Axes, trials: list[Trial], across: list[float], name: str, labe
     axes.margins(y=0.15)
     low, high = axes.get_ylim()
     points = [(x, y, t.recipe.label) for t, x, y in zip(trials, across, heights, strict=True)]
+    places = {text: y for _, y, text in points}
     for text, x, y in apart(points, 0.3 * axes.get_xlim()[1], 0.05 * (high - low)):
+        if y != places[text]:  # moved away from its point: a line leads back
+            axes.plot((x, x + 0.022 * axes.get_xlim()[1]), (places[text], y), color=colours[text], linewidth=0.6, alpha=0.6, zorder=1)
         axes.text(x + 0.025 * axes.get_xlim()[1], y, text, color=colours[text], va="center", fontsize=8)
