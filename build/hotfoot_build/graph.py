@@ -71,7 +71,12 @@ def save(graph: Graph, path: Path) -> GraphSpec:
     """Write the graph in canonical form, so that the same graph gives the same bytes, and describe its door."""
     canonicalize(graph)
     write(graph, path)
-    return GraphSpec(graph.role, path.name, tuple(map(_door, graph.ir.inputs)), tuple(map(_door, graph.ir.outputs)))
+    return describe(graph, path.name)
+
+
+def describe(graph: Graph, file: str) -> GraphSpec:
+    """The graph's door, and the file that it lies in."""
+    return GraphSpec(graph.role, file, tuple(map(_door, graph.ir.inputs)), tuple(map(_door, graph.ir.outputs)))
 
 
 def is_large(graph: Graph) -> bool:

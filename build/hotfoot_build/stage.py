@@ -11,10 +11,10 @@ from typing import Any
 
 from hotfoot.contract import manifest as manifests
 from hotfoot.contract.errors import UnsupportedError
-from hotfoot.contract.manifest import FORMAT, MANIFEST, TOKENIZER_DIR, GraphSpec, Manifest, PassRecord
+from hotfoot.contract.manifest import FORMAT, MANIFEST, TOKENIZER_DIR, Activation, Manifest, PassRecord
 from hotfoot.contract.target import Target
 from hotfoot.task import Task
-from hotfoot_build import graph, model_files, passes, shared, tokenizer_files
+from hotfoot_build import activations, graph, model_files, passes, tokenizer_files, weights
 from hotfoot_build.facts import ModelFacts, read_json
 from hotfoot_build.original import Original
 from hotfoot_build.progress import Progress, size
@@ -49,11 +49,10 @@ def write(stage: Path, plan: Plan, original: Original, progress: Progress) -> Ma
         step.result = f"{size(sum(f.size for f in tokenizer.files))}, {tokenizer.hash[:12]}"
     with progress.step("passes") as step:
         optimised = [_optimise(graph.load(path, role), plan, original) for role, path in original.graphs.items()]
-        shared.part_out([o.graph for o in optimised], stage)
-        doors = tuple(graph.save(o.graph, stage / f"{o.graph.role}.onnx") for o in optimised)
+        doors = weights.save([o.graph for o in optimised], stage)
         records = tuple(record for o in optimised for record in o.records)
         mixing = sorted({operator for o in optimised for operator in o.mixing})
-        step.result = f"{', '.join(dict.fromkeys(r.name for r in records if r.applied))}: {size(_weight(stage, doors))}"
+        step.result = f"{', '.join(dict.fromkeys(r.name for r in records if r.applied))}: {size(weights.size(stage))}"
     if mixing:
         progress.note(f"texts will run one by one: {', '.join(mixing)} would mix the texts of a batch")
     for name in plan.snapshot.model.notices:
@@ -66,7 +65,7 @@ def write(stage: Path, plan: Plan, original: Original, progress: Progress) -> Ma
         target=plan.target.name,
         precision=plan.precision,
         recipe=records,
-        graphs=doors,
+        graphs=tuple(replace(door, activations=o.activations) for door, o in zip(doors, optimised, strict=True)),
         tokenizer=tokenizer,
         max_tokens=plan.facts.max_tokens,
         labels=plan.facts.labels,
@@ -90,18 +89,14 @@ def _own_files(stage: Path) -> list[Path]:
     return [p for p in stage.rglob("*") if p.is_file() and p.relative_to(stage).parts[0] != TOKENIZER_DIR]
 
 
-def _weight(stage: Path, doors: tuple[GraphSpec, ...]) -> int:
-    """Bytes of the graphs, what lies beside them included."""
-    return sum(p.stat().st_size for name in (*(door.file for door in doors), shared.FILE) for p in stage.glob(f"{name}*"))
-
-
 @dataclass(frozen=True)
 class Optimised:
-    """A graph, what each pass did to it, and the operators that mix the texts of a batch."""
+    """A graph, what each pass did to it, the operators that mix the texts of a batch, and the memory of an encoder's run."""
 
     graph: graph.Graph
     records: tuple[PassRecord, ...]
     mixing: list[str]
+    activations: tuple[Activation, ...]
 
 
 def context(plan: Plan, original: Original) -> passes.Context:
@@ -131,7 +126,8 @@ def _optimise(current: graph.Graph, plan: Plan, original: Original) -> Optimised
     width = original.reference.outputs[0].shape[-1]
     if plan.facts.labels and width != len(plan.facts.labels):
         raise UnsupportedError(f"config.json names {len(plan.facts.labels)} labels, the graph gives {width}.", hint="Mend id2label.")
-    return Optimised(current, records, mixing)
+    live = activations.of(current.ir, plan.facts.max_tokens) if current.role == "model" else ()  # others run one text at a time
+    return Optimised(current, records, mixing, live)
 
 
 def _task_facts(plan: Plan, original: Original) -> dict[str, Any]:

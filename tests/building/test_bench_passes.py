@@ -16,6 +16,7 @@ from hotfoot import targets
 from hotfoot.contract import codec
 from hotfoot.contract.errors import ArtifactError, InputError, PassError
 from hotfoot.model import Model
+from hotfoot_build import weights
 from hotfoot_build.bench import alone, case, contenders, datasets, passes, plot, quality, report
 from hotfoot_build.bench.case import Shape
 from hotfoot_build.bench.datasets import Sentences, Similarities
@@ -71,8 +72,8 @@ def test_each_has_a_time_and_a_ratio_at_every_shape_that_the_model_takes() -> No
 def test_sizes_and_answers_are_those_of_the_files() -> None:
     found, out = measured()
     rows = {row.name: row for row in found.models[0].rows}
-    fp32 = (out / "embed" / "fp32" / "model.onnx").stat().st_size
-    int8 = (out / "embed" / "int8" / "model.onnx").stat().st_size
+    fp32 = weights.size(out / "embed" / "fp32")
+    int8 = weights.size(out / "embed" / "int8")
     assert (rows["fp32"].bytes, rows["fp32"].of_fp32) == (fp32, 1.0)
     assert (rows["int8"].bytes, rows["int8"].of_fp32) == (int8, int8 / fp32)
     assert (rows[passes.TORCH].bytes, rows[passes.TORCH].quality) == (None, {})

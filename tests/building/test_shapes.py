@@ -7,17 +7,17 @@ from pathlib import Path
 import numpy as np
 import onnx
 import onnx_ir as ir
-import onnxruntime as ort
 import pytest
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
+from hotfoot import targets
 from hotfoot_build import branches, graph, passes, shapes
 from hotfoot_build.shapes import Known, Size
 from hotfoot_build.shapes.axes import broadcast, left_over
 from hotfoot_build.shapes.known import product, quotient
 from support import tiny
-from support.asking import ask, context, ids_of, opened, session
+from support.asking import ask, context, every_value, ids_of, opened, session
 
 NAMES = ["embed", "classes", "score", "tags", "plain", "shared"]
 MORE = ["mpnet", "electra", "modernbert", "deberta", "deberta-tags"]
@@ -69,21 +69,6 @@ def test_what_minus_one_stands_for() -> None:
     assert left_over(("batch", 10), (-1, 4)) is None
 
 
-def every_value(model: onnx.ModelProto, batch: int, length: int) -> dict[str, NDArray[np.generic]]:
-    """All values of one run, by name."""
-    names = [o for n in model.graph.node if n.op_type != "Constant" for o in n.output if o]
-    del model.graph.output[:]
-    model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names)
-    options = ort.SessionOptions()
-    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.log_severity_level = 3
-    found = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    ids = ids_of(length, batch)
-    known = {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
-    feed = {i.name: known[i.name].astype(np.int32 if "int32" in i.type else np.int64) for i in found.get_inputs()}
-    return dict(zip(names, found.run(names, feed), strict=True))
-
-
 def compare(path: Path, batch: int, length: int) -> float:
     """Hold what is known to a run's values; the share of values whose every axis is known."""
     model = ir.load(path)
@@ -125,11 +110,24 @@ def test_of_further_architectures_too(name: str) -> None:
     assert min(shares) >= MOST_KNOWN
 
 
-def test_of_optimised_graphs_too(tmp_path: Path) -> None:
+# the second: products whose rows come before the batch, and weights in blocks
+FURTHER = [("prune", "static_shapes", "ort_rewrite", "pool_in_graph"), targets.local().recipes["int4-weights"]]
+
+
+@pytest.mark.parametrize("recipe", FURTHER)
+def test_of_optimised_graphs_too(tmp_path: Path, recipe: tuple[str, ...]) -> None:
     current = graph.load(tiny.exported("embed"))
-    passes.apply(current, ("prune", "static_shapes", "ort_rewrite", "pool_in_graph"), context("embed", pooling="mean", normalize=True))
+    passes.apply(current, recipe, context("embed", pooling="mean", normalize=True))
     graph.write(current, tmp_path / "model.onnx")
     assert compare(tmp_path / "model.onnx", 3, 7) >= MOST_KNOWN
+
+
+def test_of_scales_too(tmp_path: Path) -> None:
+    current = graph.load(tiny.exported("embed"))
+    passes.apply(current, targets.local().recipes["int8-dynamic"], context("embed", pooling="mean", normalize=True))
+    assert graph.mixes_rows(current) == ["DynamicQuantizeLinear"]
+    graph.write(current, tmp_path / "model.onnx")
+    assert compare(tmp_path / "model.onnx", 3, 7) == 1
 
 
 def made(path: Path, nodes: list[onnx.NodeProto], output: tuple[str, list[str | int]], constants: dict[str, NDArray[np.generic]]) -> Path:

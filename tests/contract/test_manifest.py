@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hotfoot.contract import codec
 from hotfoot.contract import manifest as manifests
 from hotfoot.contract.errors import ArtifactError
-from hotfoot.contract.manifest import FileEntry, GraphSpec, Manifest, ModelRef, PassRecord, TensorSpec, TokenizerSpec
+from hotfoot.contract.manifest import Activation, FileEntry, GraphSpec, Manifest, ModelRef, PassRecord, TensorSpec, TokenizerSpec
 from support.handmade import write_artifact
 
 names = st.text(max_size=8)
@@ -47,7 +47,16 @@ made = st.builds(
     recipe=several(
         st.builds(PassRecord, name=names, options=objects, applied=st.booleans(), reason=names, ops_before=counts, ops_after=counts)
     ),
-    graphs=several(st.builds(GraphSpec, role=names, file=names, inputs=several(tensors), outputs=several(tensors))),
+    graphs=several(
+        st.builds(
+            GraphSpec,
+            role=names,
+            file=names,
+            inputs=several(tensors),
+            outputs=several(tensors),
+            activations=several(st.builds(Activation, tokens=sizes, bytes=sizes)),
+        )
+    ),
     tokenizer=st.builds(
         TokenizerSpec,
         hash=names,
@@ -65,7 +74,7 @@ made = st.builds(
 )
 
 FULL = Manifest(
-    format=1,
+    format=2,
     model=ModelRef(id="made/by-hand", revision="0" * 40, architecture="Bert", license="apache-2.0", notices=("LICENSE",)),
     task="token-classification",
     target="lambda-arm64",
@@ -77,6 +86,7 @@ FULL = Manifest(
             file="model.onnx",
             inputs=(TensorSpec("input_ids", "int64", ("batch", "sequence")), TensorSpec("attention_mask", "int64", ("batch", "sequence"))),
             outputs=(TensorSpec("logits", "float32", ("batch", "sequence", 3)),),
+            activations=(Activation(8, 1000), Activation(512, 90_000)),
         ),
     ),
     tokenizer=TokenizerSpec("ab" * 32, (FileEntry("tokenizer.json", 10, "cd" * 32),), 0, 0, "right", "left"),
@@ -123,7 +133,7 @@ def test_what_is_written_is_read_back(manifest: Manifest) -> None:
 
 def test_the_digest_is_known() -> None:
     # a change here means that every artifact in the field gets another name: raise FORMAT with it
-    assert FULL.digest == "bdccf39865b4f5984bc6612a1d285a9f600b7e9a6395148d32b15a56facf62e6"
+    assert FULL.digest == "32942db25e45472e5855d2acc3c44910a7d6b64e39982e4f953a3e7926661f31"
 
 
 def test_the_digest_does_not_depend_on_the_order_of_keys() -> None:
@@ -157,6 +167,7 @@ def test_the_walk_reaches_every_field() -> None:
         ".recipe[0].ops_before.MatMul",
         ".recipe[0].options.keep turned",
         ".graphs[0].outputs[0].shape[2]",
+        ".graphs[0].activations[1].bytes",
         ".tokenizer.pad_side",
         ".tokenizer.files[0].sha256",
         ".labels turned",
@@ -196,15 +207,15 @@ def test_a_digest_that_does_not_fit_is_refused(digest: Any) -> None:
         manifests.loads(edited(digest=digest))
 
 
-@pytest.mark.parametrize("form", [0, 2, "1", None, [1]])
+@pytest.mark.parametrize("form", [0, 1, 3, "2", None, [2]])
 def test_an_unknown_format_is_refused(form: Any) -> None:
     with pytest.raises(ArtifactError) as caught:
         manifests.loads(edited(format=form, labels="even if more is wrong"), "some.json")
-    assert str(caught.value).startswith(f"some.json has format {form!r}; this hotfoot reads format 1 ")
+    assert str(caught.value).startswith(f"some.json has format {form!r}; this hotfoot reads format 2 ")
     assert "Build the artifact again" in caught.value.hint
 
 
-@pytest.mark.parametrize("form", [True, 1.0])
+@pytest.mark.parametrize("form", [2.0])
 def test_a_format_must_be_a_whole_number(form: Any) -> None:
     with pytest.raises(ArtifactError, match="format: must be int"):
         manifests.loads(edited(format=form))
@@ -241,7 +252,7 @@ def test_a_folder_without_a_manifest(tmp_path: Path) -> None:
 
 
 def test_a_manifest_that_is_not_utf8(tmp_path: Path) -> None:
-    (tmp_path / "manifest.json").write_bytes(b'{"format": 1, "task": "caf\xe9"}')
+    (tmp_path / "manifest.json").write_bytes(b'{"format": 2, "task": "caf\xe9"}')
     with pytest.raises(ArtifactError, match="is not UTF-8"):
         manifests.read(tmp_path)
 

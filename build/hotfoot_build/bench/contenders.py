@@ -17,7 +17,7 @@ from hotfoot.contract.target import Target
 from hotfoot.model import Model
 from hotfoot.session import Probe, session_options
 from hotfoot.task import Array, Encoded
-from hotfoot_build import cache, graph, stage
+from hotfoot_build import cache, graph, stage, weights
 from hotfoot_build.bench.case import Case
 from hotfoot_build.bench.timing import Candidate
 from hotfoot_build.progress import Progress
@@ -28,16 +28,12 @@ PRESET = "ORT preset"
 
 @dataclass(frozen=True)
 class Contender:
-    """One row of the tables. `model` answers as an artifact does, on one thread; `bytes` is the graph's file."""
+    """One row of the tables. `model` answers as an artifact does, on one thread; `bytes` is the size of the graph, its weights included."""
 
     name: str
     model: Model
     graph: Path
-
-    @property
-    def bytes(self) -> int:
-        """Size of the graph, its weights included."""
-        return self.graph.stat().st_size
+    bytes: int
 
     def ways(self, inputs: tuple[Encoded, ...]) -> Mapping[str, Candidate]:
         """The ways to run a batch, by what to call them: hotfoot's session has its one, the preset is tried in both."""
@@ -61,7 +57,7 @@ def artifacts(case: Case, target: Target, precisions: Iterable[str], out: Path, 
         except HotfootError as error:
             notes.append(f"{precision} is not made of {case.name}: {error.message}")
             continue
-        made.append(Contender(precision, Model.open(folder, threads=1, foreign=True), folder / stage.GRAPH))
+        made.append(Contender(precision, Model.open(folder, threads=1, foreign=True), folder / stage.GRAPH, weights.size(folder)))
     return made, notes
 
 
@@ -70,9 +66,16 @@ def preset(case: Case, like: Contender, out: Path) -> Contender:
 
     Raises PassError for a graph that it cannot quantize.
     """
+    path = out / "preset.onnx"
+    quantize(case, path)
+    # the tokenizer, the limits and the task are the artifact's: only the graph and how it is run differ
+    return Contender(PRESET, replace(like.model, session=PresetSession(path, case)), path, path.stat().st_size)  # type: ignore[arg-type]
+
+
+def quantize(case: Case, path: Path) -> None:
+    """Write ONNX Runtime's own dynamic int8 of the exporter's graph to `path`. Raises PassError for a graph that it cannot quantize."""
     from onnxruntime import quantization
 
-    path = out / "preset.onnx"
     root = logging.getLogger()
     level = root.level
     root.setLevel(logging.ERROR)  # it advises a shape inference that changes nothing here
@@ -82,8 +85,6 @@ def preset(case: Case, like: Contender, out: Path) -> Contender:
         raise PassError(f"onnxruntime.quantization cannot quantize {case.name}: {error}") from error
     finally:
         root.setLevel(level)
-    # the tokenizer, the limits and the task are the artifact's: only the graph and how it is run differ
-    return Contender(PRESET, replace(like.model, session=PresetSession(path, case)), path)  # type: ignore[arg-type]
 
 
 class PresetSession:

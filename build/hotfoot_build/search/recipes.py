@@ -15,7 +15,7 @@ from hotfoot import targets
 from hotfoot.contract.errors import ParityError, PassError, UnsupportedError
 from hotfoot.contract.target import Target
 from hotfoot.model import Model
-from hotfoot_build import damage, graph, parity, passes, stage
+from hotfoot_build import damage, graph, parity, passes, stage, weights
 from hotfoot_build.bench.timing import Ratio, clock_for
 from hotfoot_build.damage import Report
 from hotfoot_build.original import Original
@@ -133,7 +133,7 @@ class _Attempt:
                 found = parity.compare(model, self.original.reference, self.original.samples, self.wanted)
         except (PassError, ParityError, UnsupportedError) as error:
             return Ready(Trial(recipe, error=error.message), right=False, work=None)
-        trial = Trial(recipe, found.metrics, sum(p.stat().st_size for p in folder.rglob("*.onnx*")), found.passed)
+        trial = Trial(recipe, found.metrics, weights.size(folder), found.passed)
         self.say(f"{recipe.label}: {size(trial.bytes)}, {_missed(trial) or 'inside the gate'}")
         return Ready(trial, found.passed, _work(model, self.original) if self.timed else None)
 

@@ -61,11 +61,25 @@ def _constant(node: ir.Node, _known: Known) -> Sizes | None:
 
 def _matmul(node: ir.Node, known: Known) -> Sizes | None:
     a, b = known.axes_of(node.inputs[0]), known.axes_of(node.inputs[1])
-    if a is None or b is None or min(len(a), len(b)) < 2 or attribute(node, "transBatchA", 0) or attribute(node, "transBatchB", 0):
+    if a is None or b is None or min(len(a), len(b)) < 2:
         return None
+    if attribute(node, "transBatchA", 0):
+        a = _batch_first(a)
+    if attribute(node, "transBatchB", 0):
+        b = _batch_first(b)
     outer = broadcast(a[:-2], b[:-2])
     rows, columns = a[-1 if attribute(node, "transA", 0) else -2], b[-2 if attribute(node, "transB", 0) else -1]
     return None if outer is None else (*outer, rows, columns)
+
+
+def _batch_first(sizes: Sizes) -> Sizes:
+    """The axes of a product's operand whose rows come before the batch, in the usual order."""
+    return (*sizes[1:-1], sizes[0], sizes[-1])
+
+
+def _matmul_blocks(node: ir.Node, known: Known) -> Sizes | None:
+    data = known.axes_of(node.inputs[0])
+    return None if data is None else (*data[:-1], attribute(node, "N", None))
 
 
 def _gather(node: ir.Node, known: Known) -> Sizes | None:
@@ -202,6 +216,7 @@ RULES: Mapping[str, Callable[[ir.Node, Known], Sizes | None]] = {
     "Gemm": _matmul,
     "MatMul": _matmul,
     "MatMulIntegerToFloat": _matmul,
+    "MatMulNBits": _matmul_blocks,
     "MultiHeadAttention": _attention,
     "Range": _range,
     "ReduceL2": _reduced,

@@ -15,9 +15,10 @@ from typing import Any, Literal
 from hotfoot.contract import codec
 from hotfoot.contract.errors import ArtifactError
 
-FORMAT = 1
+FORMAT = 2
 MANIFEST, EVIDENCE, SAMPLES = "manifest.json", "evidence.json", "samples.json"
 TOKENIZER_DIR = "tokenizer"
+WEIGHTS = "weights.data"  # what the graphs keep outside their own files
 Side = Literal["left", "right"]
 
 
@@ -51,13 +52,25 @@ class TensorSpec:
 
 
 @dataclass(frozen=True)
+class Activation:
+    """The most bytes that are live at once, weights aside, while a graph runs one text of so many tokens."""
+
+    tokens: int
+    bytes: int
+
+
+@dataclass(frozen=True)
 class GraphSpec:
-    """One ONNX graph of the artifact and its door."""
+    """One ONNX graph of the artifact and its door.
+
+    activations: at several lengths, shortest first, the last the longest that there is; empty where they did not follow from the graph.
+    """
 
     role: str
     file: str
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
+    activations: tuple[Activation, ...] = ()
 
 
 @dataclass(frozen=True)
