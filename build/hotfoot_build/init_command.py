@@ -40,6 +40,7 @@ log_retention_days = 30
 removal = "retain"                # "destroy": logs and empty buckets go with the stack
 # reserved_concurrency = 10       # at most so many at once
 # provisioned_concurrency = 1     # so many always warm, and always paid
+# in its place, snap_start (true): new ones wake from a snapshot, which is paid by the hour and for each waking
 # shared_cache = true             # a table of answers for all its environments; pays for models of over 0.1 s a text only
 
 # [deploy.embed.bulk]             # texts put into a bucket become results in another

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from typing import Any
 
 QUIET = ("boto3", "botocore", "s3transfer", "urllib3")
@@ -17,3 +18,11 @@ def client(service: str, *, attempts: int = 6, connect_s: float = 5, read_s: flo
         logging.getLogger(name).setLevel(logging.INFO)
     config = Config(retries={"mode": "standard", "total_max_attempts": attempts}, connect_timeout=connect_s, read_timeout=read_s)
     return boto3.client(service, config=config)
+
+
+def forget() -> None:
+    """Let the credentials go that clients share; those made from now on ask for new ones."""
+    if "boto3" in sys.modules:
+        import boto3
+
+        boto3.DEFAULT_SESSION = None

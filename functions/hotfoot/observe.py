@@ -109,13 +109,24 @@ def count(record: Record) -> None:
         m.add_metric(name="Refusals", unit=MetricUnit.Count, value=1)
 
 
-class ColdStart:
-    """True once: for the first invocation of an environment."""
+class Environment:
+    """Where a function runs. With the first invocation it counts how it came to be: by a start of its own, or out of a snapshot."""
 
-    def __init__(self) -> None:
-        self._cold = True
+    def __init__(self, open_ms: float) -> None:
+        """open_ms: what importing and opening took."""
+        self._open_ms, self._counted, self._restored = open_ms, False, False
 
-    def take(self) -> bool:
-        """Whether this is the first call."""
-        cold, self._cold = self._cold, False
-        return cold
+    def restored(self) -> None:
+        """From now on this is another one, a copy of the one that was started. That one's opening was not paid for here."""
+        self._counted, self._restored = False, True
+
+    def count_start(self) -> None:
+        """Call it with every invocation."""
+        if self._counted:
+            return
+        self._counted = True
+        if self._restored:
+            metrics().add_metric(name="Restores", unit=MetricUnit.Count, value=1)
+            return
+        metrics().add_metric(name="ColdStarts", unit=MetricUnit.Count, value=1)
+        metrics().add_metric(name="ModelOpen", unit=MetricUnit.Milliseconds, value=self._open_ms)

@@ -75,6 +75,13 @@ class SharedCache:
         """Import the client and read the secret, ahead of the first request that would have to wait for it."""
         self._try(self._open)
 
+    def forget(self) -> None:
+        """Close the client, let the secret go, and rest no more: the next use opens it anew, with the credentials of that time."""
+        with self._opening, self._counting:
+            if self._opened is not None:
+                self._opened.dynamodb.close()
+            self._opened, self._in_a_row, self._rests_until = None, 0, 0.0
+
     def get(self, keys: Sequence[bytes]) -> dict[bytes, Array]:
         """The outputs that the table has, by these keys; those that it does not tell in time are as unknown as any."""
         found: dict[bytes, Array] = {}

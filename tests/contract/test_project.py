@@ -79,6 +79,10 @@ def test_every_fault_is_named_with_its_line(tmp_path: Path) -> None:
     ("text", "said"),
     [
         ("[deploy.a]\nreserved_concurrency = 2\nprovisioned_concurrency = 3\n", ":3: deploy.a.provisioned_concurrency: is 3, more than"),
+        (
+            "[deploy.a]\nsnap_start = true\nprovisioned_concurrency = 1\n",
+            ":2: deploy.a.snap_start: is no choice beside provisioned_concurrency, as AWS allows a function one of the two only",
+        ),
         ("[deploy.a]\nthrottle_rate = 500\n", ":1: deploy.a.throttle_burst: is 100, less than the rate"),
         ("[deploy.a.bulk]\nbatch_size = 11\n", ":2: deploy.a.bulk.batch_size: is 11; above 10"),
         ("[deploy.a.bulk]\nparameters = { stride = 1 }\n", ":2: deploy.a.bulk.parameters.stride: is an option of its own"),

@@ -23,6 +23,13 @@ def client() -> Any:
     return aws.client("sqs")
 
 
+def forget() -> None:
+    """Close the client; the next use makes another. A queue's address stays what it is."""
+    if client.cache_info().currsize:
+        client().close()
+    client.cache_clear()
+
+
 def send_again(arn: Any, body: str) -> None:
     """Send `body` to the queue of this ARN. Raises InputError for what is no queue's ARN, and what boto3 raises."""
     client().send_message(QueueUrl=_url(arn if isinstance(arn, str) else ""), MessageBody=body)

@@ -27,6 +27,13 @@ def client() -> Any:
     return aws.client("s3")
 
 
+def forget() -> None:
+    """Close the client; the next use makes another."""
+    if client.cache_info().currsize:
+        client().close()
+    client.cache_clear()
+
+
 def source(ref: ObjectRef) -> Source:
     """The object that a message announced, in its announced version. Raises GoneError where that takes a request."""
     version = ref.version_id or ref.etag or _etag(ref)

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from aws_lambda_powertools.metrics import MetricUnit
 
-from hotfoot import observe, settings
+from hotfoot import observe, settings, snapshot
 from hotfoot.bulk import keys, messages, queues, s3
 from hotfoot.bulk.answers import prepare
 from hotfoot.bulk.deadline import Deadline, OutOfTimeError
@@ -44,8 +44,9 @@ bucket = results_bucket(bulk)
 model = Model.open(settings.artifact_dir(here))
 work = prepare(model, bulk.options)
 model.warm_up()
-metrics, logger, cold_start = observe.metrics(), observe.logger(), observe.ColdStart()
-open_ms = 1e3 * (time.perf_counter() - started)
+metrics, logger = observe.metrics(), observe.logger()
+environment = observe.Environment(open_ms=1e3 * (time.perf_counter() - started))
+snapshot.register(model, forget=[s3.forget, queues.forget], restored=environment.restored)
 
 
 @metrics.log_metrics
@@ -56,9 +57,7 @@ def handler(event: Any, context: Any) -> dict[str, Any]:
 
     Raises HotfootError for an event that is not a queue's.
     """
-    if cold_start.take():
-        metrics.add_metric(name="ColdStarts", unit=MetricUnit.Count, value=1)
-        metrics.add_metric(name="ModelOpen", unit=MetricUnit.Milliseconds, value=open_ms)
+    environment.count_start()
     if isinstance(event, dict) and is_warm_up(event):
         metrics.add_metric(name="WarmUps", unit=MetricUnit.Count, value=1)
         return {"warm": True, "model": model.manifest.model.id, "digest": model.manifest.digest}

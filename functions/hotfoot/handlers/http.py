@@ -11,8 +11,8 @@ from aws_lambda_powertools.metrics import MetricUnit
 from mangum import Mangum
 from mangum.types import Response
 
-from hotfoot import cache, observe, settings
-from hotfoot.http import events, headers, openai
+from hotfoot import cache, observe, settings, snapshot
+from hotfoot.http import events, headers, openai, peers
 from hotfoot.http.app import Options, create_app, fault_of
 from hotfoot.http.errors import Problem, problem
 from hotfoot.http.limits import check_answer, lambda_limits
@@ -29,8 +29,9 @@ here = settings.read()
 model = Model.open(settings.artifact_dir(here), cache_bytes=here.cache_bytes)
 model.warm_up()
 limits = lambda_limits()
-metrics, logger, cold_start = observe.metrics(), observe.logger(), observe.ColdStart()
-open_ms = 1e3 * (time.perf_counter() - started)
+metrics, logger = observe.metrics(), observe.logger()
+environment = observe.Environment(open_ms=1e3 * (time.perf_counter() - started))
+snapshot.register(model, forget=[peers.forget], restored=environment.restored)
 
 
 heard: list[Record] = []  # what the app says of its answer, until that is known to fit
@@ -64,9 +65,7 @@ def handler(event: Any, context: Any) -> Any:
 
     Raises HotfootError for any other event, so that whoever sent it does not take it as done.
     """
-    if cold_start.take():
-        metrics.add_metric(name="ColdStarts", unit=MetricUnit.Count, value=1)
-        metrics.add_metric(name="ModelOpen", unit=MetricUnit.Milliseconds, value=open_ms)
+    environment.count_start()
     kind = events.kind_of(event)
     if kind == "http":
         return answer(event, context)

@@ -71,6 +71,11 @@ def client(wait_s: int) -> Any:
     return aws.client("lambda", attempts=1, connect_s=CONNECT_S, read_s=wait_s)
 
 
+def forget() -> None:
+    """Let the clients go, and their connections with them; the next use makes another."""
+    client.cache_clear()
+
+
 def _invoke(peer: Peer, payload: bytes, wait_s: int) -> bytes:
     from botocore.exceptions import BotoCoreError, ClientError, ConnectTimeoutError, ReadTimeoutError
 

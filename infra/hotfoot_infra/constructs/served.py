@@ -62,6 +62,8 @@ def serve(scope: Construct, deployment: Deployment, layers: Sequence[lam.LayerVe
             environment=environment,
             reserved_concurrency=settings.reserved_concurrency,
             provisioned_concurrency=settings.provisioned_concurrency,
+            # and not for the bulk function: its messages wait in a queue, where a second is nothing that anybody would pay a snapshot for
+            snap_start=settings.snap_start,
         ),
     )
     warn_of_time(http, settings.timeout_s)
