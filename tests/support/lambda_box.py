@@ -17,11 +17,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from hotfoot.contract import bundle as bundles
+from hotfoot.contract.target import Arch
 from hotfoot.settings import MB_PER_VCPU
 from hotfoot.targets import machine_arch
 from hotfoot_build.package import aws_parts, interpreters
@@ -62,6 +64,29 @@ def faults(euid: int | None = None) -> list[str]:
         found.append("namespaces and control groups need root: run `sudo -E scripts/test --all`.")
     found += [f"`{tool}` is not installed: it is in util-linux." for tool in TOOLS if shutil.which(tool) is None]
     return found
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What the box's programs are and run on.
+
+    arch: theirs, and so the bundle's. system: the root whose /usr and /lib they see. lang and client: Python and AWS's client, shown as
+    /var/lang and /var/runtime. start: what starts a program in the box, nothing where this CPU does. mounts: what is shown besides.
+    """
+
+    arch: Arch
+    system: Path
+    lang: Path
+    client: Path
+    start: tuple[str, ...] = ()
+    mounts: Mapping[str, Path] = field(default_factory=dict)
+
+
+def here(python: str) -> Machine:
+    """This machine itself, with its Python of that minor version."""
+    found = interpreters.find(python)
+    assert found, f"no Python {python} on this machine: run `uv python install {python}`"
+    return Machine(machine_arch(), Path("/"), found.prefix, aws_parts.interface_client(machine_arch(), found))
 
 
 class ControlGroup:
@@ -116,15 +141,13 @@ class LambdaBox:
         handler: str | None = None,
         code: Path | None = None,
         env: Mapping[str, str] | None = None,
+        machine: Machine | None = None,
     ) -> None:
-        """Prepare the bundle in `directory`; `code` and `handler` stand in for its own to look around in the box."""
+        """Prepare the bundle in `directory`; `code` and `handler` stand in for its own to look around in the box, `machine` for here."""
         self._bundle = bundles.read(directory)
-        self._arch = machine_arch()
-        assert self._bundle.arch == self._arch, "the box runs this machine's architecture"
-        found = interpreters.find(self._bundle.python)
-        assert found, f"no Python {self._bundle.python} on this machine: run `uv python install {self._bundle.python}`"
-        self._interpreter = found
-        self._directory, self._code = directory.resolve(), (code or directory / self._bundle.code.path).resolve()
+        self._machine = machine or here(self._bundle.python)
+        assert self._bundle.arch == self._machine.arch, "a bundle runs on its own architecture"
+        self._directory, self.code = directory.resolve(), (code or directory / self._bundle.code.path).resolve()
         self._handler, self._memory_mb, self._timeout_s = handler or self._bundle.handler, memory_mb, timeout_s
         self._extra = dict(env or {})
         self.log = ""
@@ -157,7 +180,7 @@ class LambdaBox:
             time.sleep(0.005)  # until then a request would go into this machine's own network
 
     def _config(self, root: Path, opt: Path) -> dict[str, Any]:
-        emulator = "/var/rapid/aws-lambda-rie"
+        emulator, machine = "/var/rapid/aws-lambda-rie", self._machine
         drop = [
             "/usr/bin/setpriv",
             f"--reuid={lambda_box_inside.USER}",
@@ -169,18 +192,21 @@ class LambdaBox:
         runtime = [f"/var/lang/bin/python{self._bundle.python}", "-S", "-m", "awslambdaric", self._handler]
         addresses = ["--runtime-interface-emulator-address", f"127.0.0.1:{PORT}", "--runtime-api-address", f"127.0.0.1:{API_PORT}"]
         mounts = {
-            "/var/task": self._code,
+            "/var/task": self.code,
             "/opt": opt,
-            "/var/runtime": aws_parts.interface_client(self._arch, self._interpreter),
-            "/var/lang": self._interpreter.prefix,
-            emulator: aws_parts.emulator_binary(self._arch),
+            "/var/runtime": machine.client,
+            "/var/lang": machine.lang,
+            emulator: aws_parts.emulator_binary(machine.arch),
+            **machine.mounts,
         }
         return {
             "root": str(root),
+            "system": str(machine.system),
             "tmp_mb": 512,
             "mounts": {place: str(source) for place, source in mounts.items()},
             "cgroups": [str(directory / "cgroup.procs") for directory in self.cgroup.directories],
-            "command": [emulator, *addresses, *drop, *runtime],
+            # each program is started by name, so that the kernel need not know how to run another CPU's
+            "command": [*machine.start, emulator, *addresses, *machine.start, *drop, *machine.start, *runtime],
             "environment": self._environment(),
         }
 
@@ -234,15 +260,21 @@ class LambdaBox:
     @property
     def max_rss_bytes(self) -> int:
         """The highest resident memory of the function's process, the one that runs as Lambda's user."""
+        return self._memory("VmHWM")
+
+    @property
+    def rss_bytes(self) -> int:
+        """Its resident memory now."""
+        return self._memory("VmRSS")
+
+    def _memory(self, key: str) -> int:
         sizes = [0]
-        for status in Path("/proc").glob("[0-9]*/status"):
+        for pid in (self.cgroup.directories[0] / "cgroup.procs").read_text().split():
             with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-                text = status.read_text()
-                inside = re.search(rf"^Uid:\t{lambda_box_inside.USER}\t", text, re.MULTILINE) and re.search(
-                    r"^NSpid:.*\t.*\d", text, re.MULTILINE
-                )
-                found = re.search(r"VmHWM:\s+(\d+) kB", text)
-                sizes.append(int(found[1]) * 1024 if inside and found else 0)
+                status = Path(f"/proc/{pid}/status").read_text()
+                of_function = re.search(rf"^Uid:\t{lambda_box_inside.USER}\t", status, re.MULTILINE)
+                found = re.search(rf"{key}:\s+(\d+) kB", status)
+                sizes.append(int(found[1]) * 1024 if of_function and found else 0)
         return max(sizes)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
