@@ -10,6 +10,7 @@ from typing import Annotated, Any, NoReturn
 from hotfoot import targets, task
 from hotfoot.contract.errors import EXIT_CODES, HotfootError
 from hotfoot_build import edge, flags
+from hotfoot_build.flags import ARTIFACT, BEARER, PRECISION, REGION
 
 try:
     import typer
@@ -22,14 +23,6 @@ except ModuleNotFoundError as absent:  # the command is installed with the base,
         raise
     sys.stderr.write(f"hotfoot: the command needs {absent.name}: pip install 'hotfoot[build]'. {edge.WITHOUT}\n")
     raise SystemExit(EXIT_CODES["unsupported"]) from None
-
-PRECISION = (
-    "fp32; int8 (one scale a token and column); int8-weights or int4-weights (activations stay in fp32); int8-dynamic or int8-static "
-    "(one scale a tensor); fp16; or auto: try them, and take the fastest that is still right."
-)
-BEARER = "Bearer token, where the endpoint wants one. Without it, and where nothing is signed, what HOTFOOT_TOKEN says."
-REGION = "AWS region to sign for, where the address does not name it."
-ARTIFACT = "Folder that `hotfoot build` wrote, or a \\[build.NAME] of hotfoot.toml."
 
 
 class Commands(TyperGroup):
@@ -51,11 +44,7 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode="rich",
     pretty_exceptions_show_locals=False,  # the environment is among them, and tokens in it
-    help="Serverless transformer inference: a Hugging Face model in, a small and proven artifact out.\n\n"
-    "A first round:\n\n"
-    "  hotfoot build sentence-transformers/all-MiniLM-L6-v2 --task feature-extraction --out artifacts/embed\n\n"
-    "  hotfoot serve artifacts/embed\n\n"
-    "  hotfoot bundle artifacts/embed --out bundles/embed",
+    help=flags.HELP,
 )
 console = Console(stderr=True)
 
@@ -83,11 +72,10 @@ def build(  # noqa: PLR0913, PLR0917 - one a flag
     trust_remote_code: Annotated[bool, typer.Option("--trust-remote-code", help="Run the model's own Python files.")] = False,
     option: Annotated[list[str] | None, typer.Option(help="PASS.NAME=VALUE: a pass's own setting, as JSON; may be repeated.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Build again even when the same request built what is there.")] = False,
-    known: Annotated[
-        Path | None, typer.Option(help="Texts whose tokens ship with the tokenizer, readable by whoever has it; a text a line.")
-    ] = None,
+    known: Annotated[Path | None, typer.Option(help=flags.KNOWN)] = None,
     labels: Annotated[str | None, typer.Option(help="Zero-shot labels where a request brings none, with commas between.")] = None,
     entailment: Annotated[str | None, typer.Option(help="The model's label that means entailment, where no name says.")] = None,
+    package: Annotated[str | None, typer.Option(help=flags.PACKAGE)] = None,
 ) -> None:
     """Build an artifact: export, optimise, quantize, and prove it against the original model.
 
@@ -101,7 +89,7 @@ def build(  # noqa: PLR0913, PLR0917 - one a flag
     else:
         request = pipeline.BuildRequest(
             model, task_name, target, precision, out, revision, name, pooling, max_tokens, samples, flags.thresholds(threshold or []),
-            allow_pickle, trust_remote_code, flags.options(option or []), force, known, flags.labels(labels), entailment,
+            allow_pickle, trust_remote_code, flags.options(option or []), force, known, flags.labels(labels), entailment, package,
         )  # fmt: skip
     typer.echo(build_command.build(request, model if task_name is None else None, console))
 
@@ -109,16 +97,34 @@ def build(  # noqa: PLR0913, PLR0917 - one a flag
 @app.command()
 def bundle(
     artifact: Annotated[Path, typer.Argument(help=ARTIFACT)],
-    out: Annotated[
-        Path | None, typer.Option(help="Folder of the bundle. Default: where hotfoot.toml says, or bundles/ and the folder's name.")
-    ] = None,
+    out: Annotated[Path | None, typer.Option(help=flags.BUNDLE)] = None,
     python: Annotated[str | None, typer.Option(help="Python version of the function, as 3.14. Default: the target's.")] = None,
+    package: Annotated[str | None, typer.Option(help=flags.PACKAGE)] = None,
 ) -> None:
     """Make the deployable package: runtime, tokenizer and model layers and the code, for the artifact's target. No Docker."""
     from hotfoot_build import bundle_command
 
     folder, usual = flags.folders(artifact)
-    typer.echo(bundle_command.bundle(folder, out or usual, python, console))
+    typer.echo(bundle_command.bundle(folder, out or usual, python, package or flags.package(artifact), console))
+
+
+@app.command()
+def cold(
+    artifact: Annotated[Path, typer.Argument(help=f"{ARTIFACT} Or a folder that `hotfoot bundle` wrote.")],
+    runs: Annotated[int, typer.Option(min=1, help="Starts to measure, each of a new environment; one before them is not counted.")] = 10,
+    memory: Annotated[int, typer.Option(min=128, max=10_240, help="MB of the function; its threads follow. No limit is set here.")] = 1769,
+    text: Annotated[str | None, typer.Option(help="What the first event asks. Default: the task's own sample.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder of the report. Default: the bundle's, or cold/ and the artifact's name.")] = None,
+    python: Annotated[str | None, typer.Option(help="Python version of the function, as 3.14. Default: the target's.")] = None,
+) -> None:
+    """Measure cold starts here, in AWS's emulator and client: wall, CPU and memory, and which package or step takes how much of it.
+
+    From an HTTP event's arrival to its answer. Writes cold.json and cold.png. A probe inside the function keeps time; no code of yours
+    changes, nothing is deployed. This machine must have the bundle's architecture and Python (see `hotfoot doctor`).
+    """
+    from hotfoot_build import cold_command
+
+    typer.echo(cold_command.cold(artifact, cold_command.Options(runs, memory, text, out, python), console))
 
 
 @app.command()
@@ -252,17 +258,14 @@ def doctor(
 @app.command()
 def tasks() -> None:
     """List the tasks."""
-    width = max(map(len, task.names())) + 2
-    for name in task.names():
-        typer.echo(f"{name:<{width}}{task.load(name).summary}")
+    typer.echo(flags.columns((name, task.load(name).summary) for name in task.names()))
 
 
 @app.command(name="targets")
 def list_targets() -> None:
     """List the targets, and which one `local` means here."""
     here = targets.local().name
-    for name in targets.names():
-        typer.echo(f"{name:<28}{targets.load(name).summary}{'  <- local' if name == here else ''}")
+    typer.echo(flags.columns((name, targets.load(name).summary + "  <- local" * (name == here)) for name in targets.names()))
 
 
 def main() -> NoReturn:

@@ -1,4 +1,4 @@
-"""What the flags of the command line mean: their texts read, and an artifact by its folder or its name."""
+"""The flags of the command line: what some say of themselves, their texts read, and an artifact by its folder or its name."""
 
 from __future__ import annotations
 
@@ -11,6 +11,27 @@ from hotfoot.contract.errors import ArtifactError, InputError
 
 if TYPE_CHECKING:
     import typer
+
+HELP = (
+    "Serverless transformer inference: a Hugging Face model in, a small and proven artifact out.\n\n"
+    "A first round:\n\n"
+    "  hotfoot build sentence-transformers/all-MiniLM-L6-v2 --task feature-extraction --out artifacts/embed\n\n"
+    "  hotfoot serve artifacts/embed\n\n"
+    "  hotfoot bundle artifacts/embed --out bundles/embed"
+)
+PRECISION = (
+    "fp32; int8 (one scale a token and column); int8-weights or int4-weights (activations stay in fp32); int8-dynamic or int8-static "
+    "(one scale a tensor); fp16; or auto: try them, and take the fastest that is still right."
+)
+PACKAGE = (
+    "How it travels: layers; s3, where the function reads its weights into memory as it starts; or image, for a container. Default: the "
+    "first of these that fits."
+)
+KNOWN = "Texts whose tokens ship with the tokenizer, readable by whoever has it; a text a line."
+BUNDLE = "Folder of the bundle. Default: where hotfoot.toml says, or bundles/ and the folder's name."
+BEARER = "Bearer token, where the endpoint wants one. Without it, and where nothing is signed, what HOTFOOT_TOKEN says."
+REGION = "AWS region to sign for, where the address does not name it."
+ARTIFACT = "Folder that `hotfoot build` wrote, or a \\[build.NAME] of hotfoot.toml."
 
 
 def given(context: typer.Context) -> set[str]:
@@ -61,6 +82,20 @@ def parameters(text: str) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise InputError("must be a JSON object.", where="--parameters")
     return found
+
+
+def columns(rows: Iterable[tuple[str, str]]) -> str:
+    """A line a row, its second column aligned."""
+    every = list(rows)
+    width = max((len(name) for name, _ in every), default=0) + 2
+    return "\n".join(f"{name:<{width}}{words}" for name, words in every)
+
+
+def package(artifact: Path) -> str | None:
+    """How the artifact is to travel where it is given by its name in hotfoot.toml, and that says so."""
+    from hotfoot_build import named
+
+    return named.package(str(artifact)) if named.is_name(artifact) else None
 
 
 def folders(artifact: Path) -> tuple[Path, Path]:
