@@ -122,7 +122,7 @@ def test_the_script_explains_itself_and_refuses_what_it_does_not_know() -> None:
     for arguments in ([], ["--help"]):
         helped = call(bench, *arguments)
         assert (helped.returncode, helped.stderr) == (0, "")
-        assert helped.stdout.startswith("usage: scripts/bench passes | sessions | http [options]\n")
+        assert helped.stdout.startswith("usage: scripts/bench passes | sessions | http | cold [options]\n")
     wrong = call(bench, "peers")
     assert (wrong.returncode, wrong.stdout, wrong.stderr) == (2, "", "bench: there is no peers; see scripts/bench --help\n")
 

@@ -17,19 +17,22 @@ from hotfoot_build.progress import Progress, say
 MODELS, OUT = Path("artifacts/models"), Path("artifacts/bench")
 ROUNDS, MIN_SECONDS = 20, 0.1
 QUICK_ROUNDS, QUICK_SECONDS = timing.LEAST_ROUNDS, 0.02
+RUNS = 15  # whole processes, seconds each
 
 app = typer.Typer(
     name="scripts/bench",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="rich",
-    help="Measure what the passes, the session settings and the HTTP door do, side by side, so that a busy machine hurts all alike.\n\n"
+    help="Measure what the passes, the session settings, the HTTP door and a cold start do, side by side, so that a busy machine hurts"
+    " all alike.\n\n"
     "Every ratio comes with the interval that holds it in 95 of 100 cases; compare ratios, not milliseconds of two runs.\n\n"
     "  scripts/bench passes --quick                  a first look, wide intervals\n\n"
     "  scripts/bench passes --torch                  with the original in PyTorch beside them\n\n"
     "  scripts/bench passes --models DIR --model embed --model sentiment\n\n"
     "  scripts/bench sessions                        what each setting of the session costs and gains\n\n"
-    "  scripts/bench http                            what the HTTP door costs, and batches of mixed lengths gain",
+    "  scripts/bench http                            what the HTTP door costs, and batches of mixed lengths gain\n\n"
+    "  scripts/bench cold                            a cold start beside sentence-transformers, optimum and fastembed",
 )
 console = Console(stderr=True)
 tables = Console(width=None if sys.stdout.isatty() else 120)  # in a file nothing needs to be folded
@@ -116,10 +119,71 @@ def http(
     _say_where(out, "http.json", "http.md")
 
 
-def _effort(rounds: int | None, quick: bool) -> tuple[int, float]:
+@app.command()
+def cold(
+    bundle: Annotated[Path, typer.Argument(help="Folder of a bundle of embeddings for this machine; the demo leaves one.")] = Path(
+        "artifacts/bundles/embed"
+    ),
+    models: Models = MODELS,
+    out: Out = OUT,
+    model: Annotated[str, typer.Option(help="The model that the bundle was made of: its folder's name, or NAME=TASK.")] = "embed",
+    runs: Annotated[
+        int | None, typer.Option(help=f"Starts of each process that count. Default: {RUNS}; the least: {timing.LEAST_ROUNDS}.")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help=f"{QUICK_ROUNDS} runs: wide intervals, in some four minutes.")] = False,
+    peers: Annotated[bool, typer.Option("--peers/--no-peers", help="Start the other ways, too, or hotfoot alone.")] = True,
+) -> None:
+    """A function from its start to its first vector, beside sentence-transformers, optimum and fastembed: CPU, wall time, memory.
+
+    Then what its imports cost, by how their bytecode was made, and its memory over 500 requests. All peers run offline; fastembed's
+    environment is made on first use. A vector that is not the original's fails the bench, a bar that is missed does not: read the last
+    table.
+
+    Writes cold.json, cold.md and cold.png.
+    """
+    from hotfoot_build.bench import cold as benchmark
+    from hotfoot_build.bench import cold_plot, cold_report, report
+
+    count, _ = _effort(runs, quick, default=RUNS, option="--runs")
+    wanted = benchmark.Wanted(bundle, model, tuple(dict.fromkeys((models, MODELS))), out, count, peers)
+    found = benchmark.run(wanted, Progress(console))
+    for grid in cold_report.grids(found):
+        grid.show(tables)
+    for note in found.notes:
+        say(console, note)
+    out.mkdir(parents=True, exist_ok=True)
+    report.write(found, cold_report.markdown(found), out, "cold")
+    cold_plot.draw(found, out / "cold.png")
+    _say_where(out, "cold.json", "cold.md", "cold.png")
+
+
+@app.command()
+def weights(
+    megabytes: Annotated[int, typer.Option(help="Size of the object.", min=1)] = 300,
+    out: Out = OUT,
+    rounds: Rounds = None,
+    quick: Quick = False,
+) -> None:
+    """Weights from an emulated S3 into memory, beside readers that do nothing but read: time and memory.
+
+    Writes weights.json and weights.md.
+    """
+    from hotfoot_build.bench import report
+    from hotfoot_build.bench import weights as benchmark
+
+    turns, _ = _effort(rounds, quick)
+    found = benchmark.run(megabytes * 10**6, turns, Progress(console))
+    for grid in benchmark.grids(found):
+        grid.show(tables)
+    out.mkdir(parents=True, exist_ok=True)
+    report.write(found, benchmark.markdown(found), out, "weights")
+    _say_where(out, "weights.json", "weights.md")
+
+
+def _effort(rounds: int | None, quick: bool, *, default: int = ROUNDS, option: str = "--rounds") -> tuple[int, float]:
     if rounds is not None and rounds < timing.LEAST_ROUNDS:
-        raise InputError(f"is {rounds}; it takes {timing.LEAST_ROUNDS} for an interval.", where="--rounds")
-    return rounds or (QUICK_ROUNDS if quick else ROUNDS), QUICK_SECONDS if quick else MIN_SECONDS
+        raise InputError(f"is {rounds}; it takes {timing.LEAST_ROUNDS} for an interval.", where=option)
+    return rounds or (QUICK_ROUNDS if quick else default), QUICK_SECONDS if quick else MIN_SECONDS
 
 
 def _say_where(out: Path, *names: str) -> None:

@@ -27,6 +27,11 @@ class Peer:
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._said, text=True, encoding="utf-8", env=dict(environ)
         )
 
+    @property
+    def pid(self) -> int:
+        """The process's id."""
+        return self._process.pid
+
     def ask(self, **message: Any) -> dict[str, Any]:
         """Send one message and wait for its answer. Raises ArtifactError with the process's last words when it is gone."""
         stdin, stdout = self._process.stdin, self._process.stdout

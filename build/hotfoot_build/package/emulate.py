@@ -191,10 +191,14 @@ class Emulator:
 
     def usage(self) -> Usage:
         """CPU time and the highest resident memory of the function's processes that are alive, without the emulator."""
-        if self._process is None:
-            return Usage(0.0, 0)
-        alive = [pid for pid in _session(self._process.pid) if pid != self._process.pid]
+        alive = self.processes()
         return Usage(sum(map(_cpu_seconds, alive)), sum(map(_max_rss, alive)))
+
+    def processes(self) -> list[int]:
+        """Ids of the function's processes that are alive, without the emulator; there are none before the first event."""
+        if self._process is None:
+            return []
+        return [pid for pid in _session(self._process.pid) if pid != self._process.pid]
 
     def stop(self) -> None:
         """End every process of the environment and remove its files."""

@@ -1,0 +1,52 @@
+"""`scripts/bench cold` on a tiny model: a real bundle, and every peer in its own environment. No test asks how long anything took."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hotfoot_build.bench import case, cold, cold_peer, cold_starts
+from hotfoot_build.bench.cold_imports import BARE, BUNDLED, STALE, ZIPPED
+from hotfoot_build.bench.timing import Ratio
+from hotfoot_build.package.bundle import bundle
+from hotfoot_build.progress import Step
+from support import tiny
+
+pytestmark = pytest.mark.slow
+SILENT = Step(lambda _: None)
+
+
+def test_a_real_bundle_is_measured(tmp_path: Path) -> None:
+    made = tmp_path / "bundle"
+    bundle(tiny.artifact("embed", "int8").path, made, progress=print)
+    wanted = cold.Wanted(made, "embed", (tiny.models(),), tmp_path, 6, peers=False, samples=tiny.texts(), requests=20, every=5)
+    with tiny.own_cache():
+        found = cold.run(wanted, tiny.quiet())
+    [ours] = found.starts
+    assert ours.cosine > 0.98
+    assert 0 < ours.cpu_s < 30
+    assert 40e6 < ours.peak_bytes <= ours.most_bytes
+    assert [tree.name for tree in found.imports] == [BUNDLED, ZIPPED, BARE, STALE]
+    assert found.imports[0].modules > 150
+    assert found.imports[0].to_bundled == Ratio(1, 1, 1, 6)
+    assert found.imports[2].to_bundled.low > 1.2  # compiling is that much dearer, whatever the machine does meanwhile
+    assert found.imports[3].to_bundled.low > 1.2
+    for kind in found.memory:
+        assert kind.requests == (5, 10, 15, 20)
+        assert all(40e6 < count <= kind.peak for count in kind.resident)
+    assert found.notes == ("The peers were left out, as --no-peers asked.",)
+
+
+@pytest.mark.parametrize("way", sorted(cold_peer.WAYS))
+def test_every_way_of_a_peer_makes_the_originals_vector(way: str, tmp_path: Path) -> None:
+    with tiny.own_cache():
+        one = case.open_case("embed", "feature-extraction", tiny.models() / "embed", tiny.texts(), tiny.quiet())
+    text = one.original.samples.texts[0]
+    made, notes = cold_starts.candidates(tmp_path, one, text, tmp_path, SILENT, peers=True)
+    assert notes == []
+    assert [c.name for c in made if c.peer == way] == [cold_starts.WAYS[way], f"{cold_starts.WAYS[way]}, one thread"]
+    plain, single = [c.start() for c in made if c.peer == way]
+    for found in (plain, single):
+        assert cold_starts.cosine(found.vector, one.original.reference.outputs[0]) >= cold_starts.LEAST_COSINE
+    assert single.threads <= plain.threads
