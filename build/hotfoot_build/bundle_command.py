@@ -16,20 +16,20 @@ from hotfoot_build.progress import Progress, size
 PACKAGES = 10  # of the heaviest in the table; ledger.json has all
 
 
-def bundle(artifact: Path, destination: Path, python: str | None, console: Console) -> Path:
+def bundle(artifact: Path, destination: Path, python: str | None, package: str | None, console: Console) -> Path:
     """The bundle's folder. Raises what packaging raises."""
     with Progress(console).step("bundle") as step:
-        made = packaging.bundle(artifact, destination, progress=step, python=python)
+        made = packaging.bundle(artifact, destination, progress=step, python=python, package=package)
         written = ledger.read(destination)
         treemap.draw(written, destination / treemap.PICTURE)
-        step.result = f"{made.target}, Python {made.python}"
+        step.result = f"{made.target}, Python {made.python}, package {made.package}"
     console.print(table(written, made))
     return destination
 
 
 def table(written: Ledger, made: Bundle) -> Table:
     """The parts, the heaviest packages of the runtime and what pruning saved, against the limit."""
-    shown = Table("part", caption=_caption(written), caption_justify="left")
+    shown = Table("part", caption=_caption(written, made), caption_justify="left")
     for heading in ("unzipped", "zipped", "" if written.limit_bytes is None else "of the limit"):
         shown.add_column(heading, justify="right")
     shown.add_column("hash")
@@ -53,8 +53,11 @@ def _percent(share: float | None) -> str:
     return "" if share is None else f"{share:.1%}"
 
 
-def _caption(written: Ledger) -> str:
+def _caption(written: Ledger, made: Bundle) -> str:
     saved = f"pruning saved {size(sum(written.saved.values()))}"
+    if made.package == "image":
+        return f"an image of it: `docker build` in the folder, or `cdk deploy`; {saved}"
     if written.limit_bytes is None or written.left_bytes is None:
         return f"{written.target} has no limit; {saved}"
-    return f"{size(written.left_bytes)} left of {size(written.limit_bytes)} on {written.target}; {saved}"
+    weights = "" if made.weights is None else f"; {size(made.weights.unzipped_bytes)} of weights go to S3"
+    return f"{size(written.left_bytes)} left of {size(written.limit_bytes)} on {written.target}{weights}; {saved}"

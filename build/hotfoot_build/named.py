@@ -64,6 +64,11 @@ def folders(name: str) -> tuple[Path, Path]:
     return made.artifact_dir(name), made.bundle_dir(name)
 
 
+def package(name: str) -> str | None:
+    """How the artifact of `[build.NAME]` is to travel, where the table says so."""
+    return _read(name, "or give an artifact's folder").build(name).package
+
+
 def is_name(artifact: Path) -> bool:
     """Whether a word is a table's name and no folder's path."""
     return not artifact.exists() and artifact.name == str(artifact)

@@ -21,6 +21,7 @@ from hotfoot.contract.target import Target
 from hotfoot.model import Model
 from hotfoot.task import Task
 from hotfoot_build import budget, cache, calibrate, environment, facts, known, parity, replay, stage
+from hotfoot_build.budget import Parts
 from hotfoot_build.calibrate import Samples
 from hotfoot_build.facts import Chosen
 from hotfoot_build.original import Original, obtain
@@ -58,6 +59,7 @@ class BuildRequest:
     known: Path | None = None
     labels: tuple[str, ...] = ()
     entailment: str | None = None
+    package: str | None = None
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,7 @@ def build(request: BuildRequest, progress: Progress) -> Built:
     key = _key(request, plan, samples, wanted)
     if not request.force and (kept := _up_to_date(out, key)):
         progress.note("up to date: the same request built this artifact (build again with --force)")
+        _fits(kept.manifest, target, request, progress)
         return kept
     with progress.step("export") as step:
         original = obtain(snapshot, chosen, plan.facts, samples, step, force=request.force)
@@ -116,12 +119,17 @@ def build(request: BuildRequest, progress: Progress) -> Built:
             measured = parity.measure(model, original.reference, original.samples, wanted)
             replay.record(folder, model)
             step.result = ", ".join(f"{m.name} {m.value:.5f}" for m in measured.metrics)
-        with progress.step("budget") as step:
-            step.result = budget.check(sum(f.size for f in (*manifest.files, *manifest.tokenizer.files)), target)
+        _fits(manifest, target, request, progress)
         evidence = Evidence(key, measured, progress.seconds, original.versions, found)
         (folder / EVIDENCE).write_text(codec.dumps(evidence), encoding="utf-8")
         manifests.verify(folder)
     return Built(out, manifest, measured, found)
+
+
+def _fits(manifest: Manifest, target: Target, request: BuildRequest, progress: Progress) -> None:
+    """Say how the artifact will travel. Raises BudgetError where it cannot, or not as it is asked to."""
+    with progress.step("budget") as step:
+        step.result = budget.choose(Parts.of(manifest, target.arch), target, request.package).reason
 
 
 def _search(request: BuildRequest, plan: Plan, original: Original, out: Path, progress: Progress) -> Found | None:

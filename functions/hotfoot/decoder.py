@@ -21,6 +21,7 @@ from hotfoot.contract.errors import ArtifactError, InputError
 from hotfoot.contract.manifest import GraphSpec, Manifest
 from hotfoot.session import Probe, open_graph, require_isa
 from hotfoot.task import Array, Encoded
+from hotfoot.weights import Held
 
 CHUNK = 256  # tokens a run: a long prompt's logits and scores would fill the memory
 PAST, PRESENT = "past.", "present."
@@ -124,8 +125,8 @@ def _feed(graph: GraphSpec, given: Mapping[str, NDArray[Any]]) -> dict[str, ort.
     return {name: ort.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(a, wanted[name])) for name, a in given.items() if name in wanted}
 
 
-def open_decoder(artifact: Path, manifest: Manifest, threads: int, *, foreign: bool = False) -> Decoder:
-    """Open the graphs of a generative artifact for this machine.
+def open_decoder(artifact: Path, manifest: Manifest, threads: int, *, foreign: bool = False, held: Held | None = None) -> Decoder:
+    """Open the graphs of a generative artifact for this machine. held: their weights, where they do not lie beside them.
 
     Raises ArtifactError when the CPU lacks what the target relies on, ONNX Runtime took another provider than asked for, or a graph
     wants what hotfoot does not make.
@@ -139,4 +140,4 @@ def open_decoder(artifact: Path, manifest: Manifest, threads: int, *, foreign: b
         strange = [t.name for t in graph.inputs if t.name not in made | cached and not t.name.startswith(PAST)]
         if strange:
             raise ArtifactError(f"graph {graph.role!r} wants an input {strange[0]!r}, which hotfoot does not make.")
-    return Decoder({g.role: (open_graph(artifact, g, target, threads), g) for g in manifest.graphs}, manifest)
+    return Decoder({g.role: (open_graph(artifact, g, target, threads, held), g) for g in manifest.graphs}, manifest)

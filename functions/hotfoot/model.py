@@ -12,17 +12,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hotfoot import cache, settings, task
-from hotfoot.batching import Deadline
+from hotfoot.batching import Deadline, room
 from hotfoot.contract import manifest as manifests
 from hotfoot.contract.errors import ArtifactError
-from hotfoot.contract.manifest import TOKENIZER_DIR, Manifest, Side
+from hotfoot.contract.manifest import TOKENIZER_DIR, WEIGHTS, Manifest, Side
 from hotfoot.decoder import Decoder, open_decoder
+from hotfoot.reading import start_pool
 from hotfoot.remembering import Outputs, Remembering
 from hotfoot.session import Probe, Session, numerics, open_session
 from hotfoot.settings import Settings
 from hotfoot.shared_cache import SharedCache
 from hotfoot.task import Array, Encoded, Fit, Means, Request, Task
 from hotfoot.tokenizer import Tokenizer, add, open_tokenizer
+from hotfoot.weights import hold, returning_memory
 
 
 @dataclass(frozen=True)
@@ -67,8 +69,9 @@ class Model:
         """
         artifact, here, shares = Path(directory), settings.read(), cache.shares(cache_bytes)
         manifest = manifests.read(artifact)
-        check_files(artifact, manifest, verify=verify)
-        session = opened(artifact, manifest, threads or here.threads, foreign=foreign)
+        check_files(artifact, manifest, verify=verify, elsewhere=here.weights is not None)
+        start_pool(threads or here.threads)
+        session = opened(artifact, manifest, threads or here.threads, foreign=foreign, weights=here.weights)
         return cls(
             manifest=manifest,
             task=task.load(manifest.task),
@@ -153,13 +156,23 @@ class Model:
         return self.task.sample(self.manifest) if callable(self.task.sample) else self.task.sample
 
     def warm_up(self) -> None:
-        """Run the task's sample, so that the first request pays for no lazy initialisation. Nothing of it is remembered."""
+        """Run the task's sample, so that the first request pays for no lazy initialisation, and fit what runs then into the memory left.
+
+        Nothing of the sample is remembered.
+        """
         request = self.task.parse(self.sample, {"max_new_tokens": 2} if self.task.generate else {}, self.manifest)
         request = replace(request, truncate=self.manifest.tokenizer.truncation_side)  # the limit may be below its length
         self.answer(request, remember=False)
         if self.memory is not None and self.memory.shared is not None:  # once more, to know what a token takes before the first request
             made = self.answer(request, remember=False)
             self.memory.warm(made.tokens, made.timings["run"] / 1e3, self.manifest.max_tokens)
+        self.fit()
+
+    def fit(self, at_once: int = 1) -> None:
+        """Let each of `at_once` runs take its share of the memory that is left now, once the caches are full. It changes no result."""
+        if isinstance(self.session, Session):
+            here = settings.read()
+            self.session.room = room(settings.memory_limit(here.memory_mb), here.cache_bytes, at_once)
 
 
 @dataclass
@@ -225,10 +238,14 @@ class Timed:
         return self.session.run(inputs, self.deadline)
 
 
-def opened(artifact: Path, manifest: Manifest, threads: int, *, foreign: bool) -> Session | Decoder:
-    """The artifact's graphs, ready to run: one encoder's, or those of a decoder."""
+def opened(artifact: Path, manifest: Manifest, threads: int, *, foreign: bool, weights: str | None) -> Session | Decoder:
+    """The artifact's graphs, ready to run: one encoder's, or those of a decoder. weights: where theirs are, None for beside them."""
     generative = any(graph.role == "decoder" for graph in manifest.graphs)
-    return (open_decoder if generative else open_session)(artifact, manifest, threads, foreign=foreign)
+    open_graphs = open_decoder if generative else open_session
+    if weights is None:
+        return open_graphs(artifact, manifest, threads, foreign=foreign)
+    with returning_memory():
+        return open_graphs(artifact, manifest, threads, foreign=foreign, held=hold(manifest, weights, settings.s3_access()))
 
 
 def memory_of(manifest: Manifest, here: Settings, most_bytes: int) -> Outputs | None:
@@ -240,16 +257,17 @@ def memory_of(manifest: Manifest, here: Settings, most_bytes: int) -> Outputs | 
     return Outputs(most_bytes, SharedCache(here.cache_table, here.cache_secret, f"{manifest.digest} {numerics()} "))
 
 
-def check_files(artifact: Path, manifest: Manifest, *, verify: bool) -> None:
+def check_files(artifact: Path, manifest: Manifest, *, verify: bool, elsewhere: bool = False) -> None:
     """Raise ArtifactError that names every file which is not what the manifest says: by size, or with `verify` by content.
 
-    The tokenizer is left to those who open it: it may lie in a layer.
+    The tokenizer is left to those who open it: it may lie in a layer. elsewhere: so are the weights.
     """
-    if verify and (artifact / TOKENIZER_DIR).is_dir():
+    if verify and (artifact / TOKENIZER_DIR).is_dir() and not elsewhere:
         manifests.verify(artifact)
         return
-    faults = manifests.faults_of(artifact, manifest.files) if verify else []
-    for entry in () if verify else manifest.files:
+    here = [entry for entry in manifest.files if not (elsewhere and entry.path == WEIGHTS)]
+    faults = manifests.faults_of(artifact, here) if verify else []
+    for entry in () if verify else here:
         path = artifact / entry.path
         size = path.stat().st_size if path.is_file() else None
         if size != entry.size:
@@ -257,7 +275,8 @@ def check_files(artifact: Path, manifest: Manifest, *, verify: bool) -> None:
     listed = {entry.path for entry in manifest.files}
     faults += [f"{g.file}: graph {g.role!r} names a file that the manifest does not list" for g in manifest.graphs if g.file not in listed]
     if faults:
+        away = f"{WEIGHTS}: missing" in faults
         raise ArtifactError(
             f"the artifact in {artifact} was changed after the build:\n" + "\n".join(f"  {fault}" for fault in faults) + "\n",
-            hint="Build or bundle it again.",
+            hint="Build or bundle it again, or say in HOTFOOT_WEIGHTS where its weights are." if away else "Build or bundle it again.",
         )

@@ -12,17 +12,18 @@ import onnxruntime as ort
 from numpy.typing import NDArray
 
 from hotfoot import targets
-from hotfoot.batching import LENGTH_STEP, Deadline, plan
+from hotfoot.batching import LENGTH_STEP, Deadline, live_bytes, plan
 from hotfoot.contract.errors import ArtifactError
 from hotfoot.contract.manifest import GraphSpec, Manifest
 from hotfoot.contract.target import Target
 from hotfoot.task import Array, Encoded
+from hotfoot.weights import Held
 
 Probe = Callable[[NDArray[np.int64], Array], Array]
 
 
 class Session:
-    """One encoder graph, ready to run. Thread-safe, as ONNX Runtime's run is."""
+    """One encoder graph, ready to run. Thread-safe, as ONNX Runtime's run is. room: bytes that a run may have live, None for any."""
 
     def __init__(self, ort_session: ort.InferenceSession, graph: GraphSpec, manifest: Manifest) -> None:
         self._ort = ort_session
@@ -37,6 +38,8 @@ class Session:
         self._per_token = "sequence" in graph.outputs[0].shape
         width = graph.outputs[0].shape[-1]
         self._width = width if self._per_token and isinstance(width, int) else 1
+        self._activations = graph.activations
+        self.room: int | None = None
 
     @property
     def providers(self) -> list[str]:
@@ -51,8 +54,9 @@ class Session:
         """
         results: list[Array | None] = [None] * len(inputs)
         done = 0
+        lengths, fitting = [len(e.ids) for e in inputs], self._fitting()
         for length, members in plan(
-            [len(e.ids) for e in inputs], self._max_tokens, width=self._width, step=self._step, together=self._together
+            lengths, self._max_tokens, width=self._width, step=self._step, together=self._together, fitting=fitting
         ):
             if deadline is not None:
                 deadline.check(done, len(inputs))
@@ -61,6 +65,11 @@ class Session:
             for index, row in zip(members, batch, strict=True):
                 results[index] = probe(inputs[index].ids.astype(np.int64), row) if probe else row
         return [r for r in results if r is not None]
+
+    def _fitting(self) -> Callable[[int], int] | None:
+        """How many inputs of a length the room holds; None where either is not known."""
+        room, activations = self.room, self._activations
+        return None if room is None or not activations else lambda length: int(room / live_bytes(activations, length))
 
     def run_batch(self, inputs: Sequence[Encoded], length: int) -> list[Array]:
         """One run of the graph, every input padded to `length`; of tokens, those that the input `reads`."""
@@ -95,8 +104,8 @@ def _values(name: str, encoded: Encoded) -> NDArray[np.generic] | int:
     )
 
 
-def open_session(artifact: Path, manifest: Manifest, threads: int, *, foreign: bool = False) -> Session:
-    """Open the artifact's graph for this machine.
+def open_session(artifact: Path, manifest: Manifest, threads: int, *, foreign: bool = False, held: Held | None = None) -> Session:
+    """Open the artifact's graph for this machine. held: its weights, where they do not lie beside it.
 
     Raises ArtifactError when the CPU lacks what the target relies on, or ONNX Runtime took another provider than asked for.
     """
@@ -104,15 +113,16 @@ def open_session(artifact: Path, manifest: Manifest, threads: int, *, foreign: b
     if not foreign:
         require_isa(target)
     graph = manifest.graph()
-    return Session(open_graph(artifact, graph, target, threads), graph, manifest)
+    return Session(open_graph(artifact, graph, target, threads, held), graph, manifest)
 
 
-def open_graph(artifact: Path, graph: GraphSpec, target: Target, threads: int) -> ort.InferenceSession:
+def open_graph(artifact: Path, graph: GraphSpec, target: Target, threads: int, held: Held | None = None) -> ort.InferenceSession:
     """Open one graph as the target's data says. Raises ArtifactError when it cannot be, or not on the provider asked for."""
+    options = session_options(target, threads)
+    if held is not None:
+        held.give(options)
     try:
-        session = ort.InferenceSession(
-            str(artifact / graph.file), session_options(target, threads), providers=list(target.session.providers)
-        )
+        session = ort.InferenceSession(str(artifact / graph.file), options, providers=list(target.session.providers))
     except Exception as error:  # ORT's own exception types share no public base
         raise ArtifactError(f"ONNX Runtime {ort.__version__} cannot open {graph.file}: {error}") from error
     if session.get_providers()[0] != target.session.providers[0]:

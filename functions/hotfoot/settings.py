@@ -16,6 +16,7 @@ from hotfoot.contract.peers import Peer
 
 MB_PER_VCPU = 1769  # Lambda grants one vCPU for each 1,769 MB
 MIB = 2**20
+UNLIMITED = 2**60  # bytes: version 1 of cgroups has no word for it, and says the largest number of pages
 CACHE_MIB = 64  # where no function's memory says otherwise
 AnswerShape = Literal["current", "classic"]
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
@@ -29,7 +30,8 @@ class Settings:
     in order, are all that share it, itself among them, where requests for another model are this one's to hand on. token: what a server
     wants in `Authorization: Bearer`, None for one that asks for none. answer_shape: where a request in the Hugging Face dialect does not
     say which. cache_bytes: what the process may remember, 0 for nothing. cache_table and cache_secret: the table that environments share
-    and the secret that its keys are made with, None for none.
+    and the secret that its keys are made with, None for none. snap_start: this process is started to be frozen, and copies of it wake.
+    weights: where the artifact's weights are when they are not beside its graphs.
     """
 
     artifact: Path | None
@@ -46,6 +48,8 @@ class Settings:
     cache_bytes: int
     cache_table: str | None
     cache_secret: str | None
+    snap_start: bool
+    weights: str | None
 
 
 def read(environ: Mapping[str, str] = os.environ) -> Settings:
@@ -67,6 +71,37 @@ def read(environ: Mapping[str, str] = os.environ) -> Settings:
         cache_bytes=_cache_bytes(environ, memory),
         cache_table=environ.get("HOTFOOT_CACHE_TABLE") or None,
         cache_secret=_secret(environ),
+        snap_start=environ.get("AWS_LAMBDA_INITIALIZATION_TYPE") == "snap-start",  # as AWS's runtime client asks
+        weights=environ.get("HOTFOOT_WEIGHTS") or None,
+    )
+
+
+@dataclass(frozen=True)
+class S3Access:
+    """Where S3 is, None for AWS's own, and with whose rights: keys, or an endpoint that gives some, as under SnapStart."""
+
+    region: str | None
+    endpoint: str | None
+    key_id: str | None
+    secret: str | None
+    token: str | None
+    container_url: str | None
+    container_token: str | None
+
+
+def s3_access(environ: Mapping[str, str] = os.environ) -> S3Access:
+    """What the environment says of S3, by the names that AWS's own clients read."""
+    said = {name: environ.get(f"AWS_{name}") or None for name in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY", "SESSION_TOKEN")}
+    # with a token in a file, or relative to a container's agent, obstore finds it by itself
+    own = said["ACCESS_KEY_ID"] is None and not environ.get("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE")
+    return S3Access(
+        region=environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION") or None,
+        endpoint=environ.get("AWS_ENDPOINT_URL_S3") or environ.get("AWS_ENDPOINT_URL") or None,
+        key_id=said["ACCESS_KEY_ID"],
+        secret=said["SECRET_ACCESS_KEY"],
+        token=said["SESSION_TOKEN"],
+        container_url=(environ.get("AWS_CONTAINER_CREDENTIALS_FULL_URI") or None) if own else None,
+        container_token=environ.get("AWS_CONTAINER_AUTHORIZATION_TOKEN") or None,
     )
 
 
@@ -112,6 +147,22 @@ def cgroup_cpus(root: Path = Path("/sys/fs/cgroup")) -> float:
         return math.inf if quota_us <= 0 else quota_us / int((root / "cpu" / "cpu.cfs_period_us").read_text())
     except (OSError, ValueError):  # hidden on Lambda, absent on macOS
         return math.inf
+
+
+def memory_limit(memory_mb: int | None) -> int | None:
+    """Bytes that this process may hold: the function's memory, elsewhere what its cgroup may; None for no limit."""
+    return cgroup_memory() if memory_mb is None else memory_mb * MIB
+
+
+def cgroup_memory(root: Path = Path("/sys/fs/cgroup")) -> int | None:
+    """Bytes granted by the cgroup, None where there is no limit (version 2, then version 1)."""
+    for path in (root / "memory.max", root / "memory" / "memory.limit_in_bytes"):
+        try:
+            text = path.read_text().strip()
+        except OSError:  # hidden on Lambda, absent on macOS
+            continue
+        return int(text) if text.isdecimal() and int(text) < UNLIMITED else None
+    return None
 
 
 def _level(environ: Mapping[str, str], key: str) -> str:

@@ -10,8 +10,12 @@ from hotfoot.contract import bundle, project
 from hotfoot.contract.bundle import Bundle
 from hotfoot.contract.errors import HotfootError, InputError
 from hotfoot.contract.project import Api, Deploy, Project
+from hotfoot.contract.target import MIB
 from hotfoot_infra import models
 from hotfoot_infra.models import Member
+
+OLDEST_SNAP_START = (3, 12)  # Python, as Lambda has it
+BESIDE_WEIGHTS_MB = 100  # the packages, and what is on its way from S3
 
 
 @dataclass(frozen=True)
@@ -68,7 +72,33 @@ def _deployment(wanted: Project, name: str) -> Deployment | None:
         messages = [str(error)]
     for message in messages:
         wanted.document.fault(where, message)
-    return None if messages else Deployment(name, directory, made, wanted.deploys[name])
+    if messages:
+        return None
+    settings = wanted.deploys[name]
+    for key, message in _misfits(made, settings).items():
+        wanted.document.fault(("deploy", name, *key.split(".")), message)
+    return Deployment(name, directory, made, settings)
+
+
+def _misfits(made: Bundle, settings: Deploy) -> dict[str, str]:
+    """What the settings ask for that cannot be with this bundle, by their keys."""
+    found = {}
+    if settings.snap_start and _version(made.python) < OLDEST_SNAP_START:
+        oldest = ".".join(map(str, OLDEST_SNAP_START))
+        found["snap_start"] = f"is there from Python {oldest} on, and the bundle is for {made.python}"
+    if settings.snap_start and made.package == "image":
+        found["snap_start"] = "is not there for container images, and the bundle is one"
+    if made.weights is not None:
+        least = (2 * made.weights.unzipped_bytes) // MIB + BESIDE_WEIGHTS_MB
+        sizes = {"memory_mb": settings.memory_mb, **({"bulk.memory_mb": settings.bulk.memory_mb} if settings.bulk else {})}
+        for key, memory_mb in sizes.items():
+            if memory_mb < least:
+                found[key] = f"is {memory_mb}; the bundle's weights come from S3 and lie in memory twice at first, which takes {least}"
+    return found
+
+
+def _version(python: str) -> tuple[int, ...]:
+    return tuple(map(int, python.split(".")))
 
 
 def faults(made: Bundle, directory: Path) -> list[str]:
@@ -77,6 +107,8 @@ def faults(made: Bundle, directory: Path) -> list[str]:
     if target.system != "lambda":
         return [f"the bundle is for {target.name}, which is no Lambda; build with --target lambda-arm64 or lambda-x86_64"]
     found = [f"{part.path} is missing in {directory}" for part in (*made.layers, made.code) if not (directory / part.path).is_dir()]
+    if made.package == "image":  # neither limit is about images, and theirs was checked when it was bundled
+        return found
     if target.limits.layers is not None and len(made.layers) > target.limits.layers:
         found.append(f"the bundle has {len(made.layers)} layers, {target.name} allows {target.limits.layers}")
     if target.limits.package_bytes is not None and made.unzipped_bytes > target.limits.package_bytes:

@@ -16,7 +16,10 @@ from hotfoot import targets
 from hotfoot.contract import bundle as bundles
 from hotfoot.contract import manifest
 from hotfoot.contract.errors import ArtifactError, BudgetError, HotfootError, UnsupportedError
+from hotfoot.contract.manifest import WEIGHTS
 from hotfoot.contract.target import Target
+from hotfoot_build import budget
+from hotfoot_build.package import bundle as packaging
 from hotfoot_build.package import interpreters, tree
 from hotfoot_build.package.bundle import bundle
 from hotfoot_build.package.ledger import LEDGER
@@ -189,12 +192,14 @@ def limited(bytes_allowed: int | None = None, layers: int | None = None) -> Targ
 
 def test_too_many_bytes_are_refused_with_the_largest_directories_and_no_output(tmp_path: Path, lock: Path) -> None:
     write_artifact(tmp_path / "artifact", weights=b"\0" * 5_000_000)
+    options = {"progress": ignore, "python": HERE, "lock": lock, "target": limited(4_000_000)}
     with pytest.raises(BudgetError) as refused:
-        bundle(tmp_path / "artifact", tmp_path / "out", progress=ignore, python=HERE, lock=lock, target=limited(4_000_000))
+        bundle(tmp_path / "artifact", tmp_path / "out", **options, package="layers")  # type: ignore[arg-type]
     message = str(refused.value)
-    assert "4,000,000 over the code and all layers" in message
-    assert "5.0 MB  layers/model/hotfoot/model" in message
-    assert "--precision int8" in message
+    assert "5.0 MB artifact + " in message
+    assert "lambda-x86_64 allows 4.0 MB in layers" in message
+    assert "5.0 MB  model/model.onnx" in message
+    assert "Without --package it would be: image." in message
     assert not (tmp_path / "out").exists()
 
 
@@ -203,15 +208,54 @@ def test_the_limit_counts_code_and_all_layers_to_the_byte(tmp_path: Path, lock: 
     made = bundle(tmp_path / "artifact", tmp_path / "out", progress=ignore, python=HERE, lock=lock)
     exact = made.unzipped_bytes
     bundle(tmp_path / "artifact", tmp_path / "out", progress=ignore, python=HERE, lock=lock, target=limited(exact))
-    with pytest.raises(BudgetError, match="1 too many"):
-        bundle(tmp_path / "artifact", tmp_path / "out", progress=ignore, python=HERE, lock=lock, target=limited(exact - 1))
+    other = bundle(tmp_path / "artifact", tmp_path / "other", progress=ignore, python=HERE, lock=lock, target=limited(exact - 1))
+    assert other.package == "image", "it has nothing that S3 could hold"
+    options = {"progress": ignore, "python": HERE, "lock": lock, "target": limited(exact - 1)}
+    with pytest.raises(BudgetError, match="in layers"):
+        bundle(tmp_path / "artifact", tmp_path / "out", **options, package="layers")  # type: ignore[arg-type]
     assert bundles.read(tmp_path / "out") == made, "the good bundle is still there"
+
+
+def test_weights_that_do_not_fit_lie_beside_the_layers(tmp_path: Path, lock: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packaging, "LOCKS", lock.parent)
+    lock.with_name("weights.txt").write_bytes(lock.read_bytes())
+    made_from = write_artifact(tmp_path / "artifact", beside=b"\1" * 5_000_000)
+    monkeypatch.setitem(budget.FETCH_BYTES, "x86_64", 1000)
+    said: list[str] = []
+    made = bundle(tmp_path / "artifact", tmp_path / "out", progress=said.append, python=HERE, lock=lock, target=limited(4_000_000))
+    assert made == bundles.read(tmp_path / "out")
+    assert made.package == "s3"
+    assert any(line.startswith("package: 5.0 MB artifact + ") and "of weights from S3 into memory" in line for line in said)
+    assert [layer.kind for layer in made.layers] == ["runtime", "fetch", "tokenizer", "model"]
+    assert made.layers[0].hash == made.layers[1].hash, "the same wheel here"
+    assert (tmp_path / "out" / "layers" / "fetch" / "python" / "tiny" / "__init__.py").is_file()
+    assert made.weights is not None
+    assert (made.weights.path, made.weights.unzipped_bytes) == ("weights", 5_000_000)
+    assert (tmp_path / "out" / "weights" / WEIGHTS).read_bytes() == b"\1" * 5_000_000
+    assert not list((tmp_path / "out" / "layers").rglob(WEIGHTS))
+    assert manifest.read(tmp_path / "out" / "layers" / "model" / "hotfoot" / "model") == made_from
+    assert made.unzipped_bytes == tree.size(tmp_path / "out" / "layers") + tree.size(tmp_path / "out" / "code") <= 4_000_000
+
+
+@pytest.mark.parametrize(("target", "package"), [("lambda-x86_64", "image"), ("cpu-container-x86_64", None)])
+def test_an_image_has_a_dockerfile_beside_its_folders(tmp_path: Path, lock: Path, target: str, package: str | None) -> None:
+    write_artifact(tmp_path / "artifact", target=target, beside=b"\1" * 1000)
+    made = bundle(tmp_path / "artifact", tmp_path / "out", progress=ignore, python=HERE, lock=lock, package=package)
+    assert (made.package, made.weights) == ("image", None)
+    file = (tmp_path / "out" / "Dockerfile").read_text()
+    assert file.startswith(f"ARG PYTHON={HERE}\n")
+    assert (tmp_path / "out" / ".dockerignore").read_text().split() == ["*", "!layers", "!code"]
+    copied = [word for line in file.splitlines() if line.startswith("COPY ") for word in line.split()[1:-1]]
+    assert all((tmp_path / "out" / place).is_dir() for place in copied)
+    assert (tmp_path / "out" / "layers" / "model" / "hotfoot" / "model" / WEIGHTS).is_file()
+    if target.startswith("lambda"):
+        assert f'CMD ["{made.handler}"]' in file
 
 
 def test_too_many_layers_are_refused(tmp_path: Path, lock: Path) -> None:
     write_artifact(tmp_path / "artifact")
     with pytest.raises(BudgetError, match="3 layers, lambda-x86_64 allows 2"):
-        bundle(tmp_path / "artifact", tmp_path / "out", progress=ignore, python=HERE, lock=lock, target=limited(layers=2))
+        bundle(tmp_path / "artifact", tmp_path / "out", progress=ignore, python=HERE, lock=lock, target=limited(layers=2), package="layers")
 
 
 def test_a_damaged_artifact_is_refused(tmp_path: Path, lock: Path) -> None:

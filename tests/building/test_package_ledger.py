@@ -206,7 +206,7 @@ def test_the_largest_files_are_few_and_equal_ones_are_in_order() -> None:
 @pytest.mark.usefixtures("made")
 def test_the_command_shows_parts_packages_rules_and_the_limit(tmp_path: Path) -> None:
     shown = Console(file=io.StringIO(), width=120)
-    out = bundle_command.bundle(tmp_path / "artifact", tmp_path / "by-command", HERE, shown)
+    out = bundle_command.bundle(tmp_path / "artifact", tmp_path / "by-command", HERE, None, shown)
     assert isinstance(shown.file, io.StringIO)
     lines = [" ".join(line.replace("│", " ").split()) for line in shown.file.getvalue().splitlines()]
     found, index = ledger.read(out), bundles.read(out)

@@ -13,14 +13,21 @@ VOCABULARY = {"model": {"type": "WordLevel", "vocab": {"[UNK]": 0, "hello": 1}, 
 
 
 def write_artifact(
-    directory: Path, *, target: str = "lambda-x86_64", weights: bytes = b"onnx", task: str = "feature-extraction"
+    directory: Path, *, target: str = "lambda-x86_64", weights: bytes = b"onnx", task: str = "feature-extraction", beside: bytes = b""
 ) -> Manifest:
-    """Write an artifact whose graph is `weights`. Two of them share their tokenizer, byte for byte."""
+    """Write an artifact whose graph is `weights`, with a file of weights beside it where `beside` has any.
+
+    Two of them share their tokenizer, byte for byte.
+    """
     tokenizer = directory / manifest.TOKENIZER_DIR / "tokenizer.json"
     tokenizer.parent.mkdir(parents=True)
     tokenizer.write_text(json.dumps(VOCABULARY), encoding="utf-8")
     (directory / "model.onnx").write_bytes(weights)
     (directory / "LICENSE").write_text("the model's own licence\n", encoding="utf-8")
+    listed = [directory / "model.onnx", directory / "LICENSE"]
+    if beside:
+        (directory / manifest.WEIGHTS).write_bytes(beside)
+        listed.append(directory / manifest.WEIGHTS)
     (directory / manifest.EVIDENCE).write_text("{}", encoding="utf-8")
     pieces = manifest.describe(tokenizer.parent, [tokenizer])
     made = Manifest(
@@ -37,7 +44,7 @@ def write_artifact(
         max_tokens=8,
         labels=(),
         facts={},
-        files=manifest.describe(directory, [directory / "model.onnx", directory / "LICENSE"]),
+        files=manifest.describe(directory, listed),
     )
     (directory / manifest.MANIFEST).write_text(manifest.dumps(made), encoding="utf-8")
     return made

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -28,7 +29,7 @@ class Stored:
     body: bytes
     version_id: str
 
-    @property
+    @cached_property
     def etag(self) -> str:
         """As S3 makes it for an upload in one piece."""
         return hashlib.md5(self.body, usedforsecurity=False).hexdigest()
@@ -38,7 +39,8 @@ class Stored:
 class Objects:
     """Buckets. forbidden: keys that answer 403, and queues. busy: how many requests from now on are told to slow down.
 
-    conflicts: how many writes from now on meet another one. sent: the messages of each queue.
+    conflicts: how many writes from now on meet another one. sent: the messages of each queue. signed: the key and the session token of
+    each request for an object.
     """
 
     versions: dict[tuple[str, str], list[Stored]] = field(default_factory=dict)
@@ -47,6 +49,7 @@ class Objects:
     conflicts: int = 0
     sent: dict[str, list[str]] = field(default_factory=dict)
     requests: list[tuple[str, str]] = field(default_factory=list)
+    signed: list[tuple[str, str]] = field(default_factory=list)
 
     def put(self, bucket: str, key: str, body: bytes, *, only_new: bool = False) -> Stored | None:
         """Add a version; None where there is one and only_new forbids a second."""
@@ -175,6 +178,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _refused(self, key: str) -> bool:
         objects = self.server.objects
         objects.requests.append((self.command, key))
+        credential = self.headers.get("Authorization", "").partition("Credential=")[2].partition("/")[0]
+        objects.signed.append((credential, self.headers.get("x-amz-security-token", "")))
         if objects.busy:
             objects.busy -= 1
             self._error(503, "SlowDown")

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from hotfoot import targets
 from hotfoot.contract import codec, manifest
 from hotfoot.contract.bundle import BUNDLE, Bundle
 from hotfoot.contract.errors import BudgetError, UnsupportedError
+from hotfoot.contract.manifest import Manifest
 from hotfoot.contract.target import Target
-from hotfoot_build import cache
-from hotfoot_build.package import interpreters, layers, tree
-from hotfoot_build.package.layers import Progress, RuntimeSpec
+from hotfoot_build import budget, cache
+from hotfoot_build.budget import Choice, Parts
+from hotfoot_build.package import images, interpreters, layers, tree
+from hotfoot_build.package.layers import PackagesSpec, Part, Progress
 from hotfoot_build.package.ledger import LEDGER, Ledger
 from hotfoot_build.package.wheels import LOCKS
 from hotfoot_build.progress import size
@@ -22,14 +26,22 @@ OLDEST = (3, 11)  # onnxruntime has no wheels for an older one
 
 
 def bundle(
-    artifact: Path, out: Path, *, progress: Progress, python: str | None = None, target: Target | None = None, lock: Path | None = None
+    artifact: Path,
+    out: Path,
+    *,
+    progress: Progress,
+    python: str | None = None,
+    target: Target | None = None,
+    lock: Path | None = None,
+    package: str | None = None,
 ) -> Bundle:
     """Make `out` from the artifact: layers and code for the target's machine, `bundle.json` and `ledger.json`. Gives the bundle.
 
     python is a minor version (`3.13`) other than the target's; target one other than the artifact's, with the same CPU
-    features or more; lock another list of wheels than the project's. An `out` that holds an older bundle is replaced only
-    when the new one is whole. Raises ArtifactError for a damaged artifact or an `out` that is no bundle, UnsupportedError
-    for a target or Python that does not fit, BudgetError for a package beyond the target's limits.
+    features or more; lock another list of wheels than the project's; package how it travels, where not as it fits. An `out` that
+    holds an older bundle is replaced only when the new one is whole. Raises ArtifactError for a damaged artifact or an `out` that
+    is no bundle, UnsupportedError for a target or Python that does not fit, InputError for an unknown package, BudgetError for one
+    beyond the target's limits.
     """
     made_from = manifest.verify(artifact)
     chosen = _target(made_from, target)
@@ -42,14 +54,21 @@ def bundle(
             f"anew. Install Python {minor} (`uv python install {minor}`) and bundle again."
         )
     lock = lock or LOCKS / ("runtime.txt" if chosen.system == "lambda" else "container.txt")
-    spec = RuntimeSpec(lock=lock, platform=chosen.platform, arch=chosen.arch, glibc=chosen.glibc, python=minor, interpreter=interpreter)
+    spec = PackagesSpec(lock=lock, platform=chosen.platform, arch=chosen.arch, glibc=chosen.glibc, python=minor, interpreter=interpreter)
     with cache.replacing(out) as work:
-        parts = (
-            layers.runtime_layer(work, spec, progress),
-            layers.tokenizer_layer(work, artifact, made_from),
-            layers.model_layer(work, artifact, made_from),
-        )
+        runtime = layers.packages_layer(work, spec, progress)
         code = layers.code_directory(work, made_from.task, interpreter)
+        choice = _fitting(made_from, chosen, (runtime, code), package, {"": work, "model/": artifact})
+        progress(f"package: {choice.reason}")
+        elsewhere = choice.package == "s3"
+        parts = (
+            runtime,
+            *((layers.packages_layer(work, replace(spec, lock=LOCKS / "weights.txt", kind="fetch"), progress),) if elsewhere else ()),
+            layers.tokenizer_layer(work, artifact, made_from),
+            layers.model_layer(work, artifact, made_from, weights=not elsewhere),
+        )
+        if choice.package == "image":
+            images.write(work, chosen, minor)
         made = Bundle(
             target=chosen.name,
             python=minor,
@@ -61,6 +80,8 @@ def bundle(
             layers=tuple(part.layer for part in parts),
             code=code.layer,
             task=made_from.task,
+            package=choice.package,
+            weights=layers.weights_folder(work, artifact).layer if elsewhere else None,
         )
         check_limits(made, chosen, work)
         (work / BUNDLE).write_text(codec.dumps(made), encoding="utf-8")
@@ -69,8 +90,23 @@ def bundle(
     return made
 
 
+def _fitting(made_from: Manifest, target: Target, made: Sequence[Part], asked: str | None, places: Mapping[str, Path]) -> Choice:
+    """How the artifact travels beside the runtime and the code that are made; where it cannot, the error names the heaviest of `places`."""
+    parts = Parts.of(made_from, target.arch)
+    manifest_bytes = len(manifest.dumps(made_from).encode())
+    parts = replace(parts, artifact=parts.artifact + manifest_bytes, runtime=sum(part.layer.unzipped_bytes for part in made))
+    try:
+        return budget.choose(parts, target, asked)
+    except BudgetError as error:
+        heavy = [(count, f"{name}{path}") for name, place in places.items() for path, count in tree.largest(place)]
+        lines = "\n".join(f"  {size(count):>11}  {path}" for count, path in sorted(heavy, reverse=True)[:6])
+        raise BudgetError(f"{error.message}\nLargest:\n{lines}\n", hint=error.hint) from None
+
+
 def check_limits(made: Bundle, target: Target, directory: Path) -> None:
-    """Raise BudgetError where the bundle in `directory` has more bytes or layers than the target allows."""
+    """Raise BudgetError where the bundle in `directory` has more bytes or layers than the target allows; an image has none of them."""
+    if made.package == "image":
+        return
     most = target.limits.layers
     if most is not None and len(made.layers) > most:
         raise BudgetError(f"the bundle has {len(made.layers)} layers, {target.name} allows {most}.", hint="Attach fewer layers.")
@@ -85,7 +121,7 @@ def check_limits(made: Bundle, target: Target, directory: Path) -> None:
     )
 
 
-def _target(made_from: manifest.Manifest, given: Target | None) -> Target:
+def _target(made_from: Manifest, given: Target | None) -> Target:
     built_for = targets.load(made_from.target)
     if given is None:
         return built_for

@@ -1,4 +1,4 @@
-"""The four directories of a bundle: runtime, tokenizer and model become layers, code is the function itself.
+"""The directories of a bundle: runtime, tokenizer and model become layers, code is the function itself, weights may lie beside them.
 
 Each is named by its content, so what did not change is not uploaded again: two models with one tokenizer share its layer,
 and a new model version changes the model layer alone.
@@ -17,7 +17,7 @@ import hotfoot
 from hotfoot.contract import codec
 from hotfoot.contract.bundle import LayerDir, LayerKind
 from hotfoot.contract.errors import ArtifactError, UnsupportedError
-from hotfoot.contract.manifest import MANIFEST, TOKENIZER_DIR, Manifest, sha256
+from hotfoot.contract.manifest import MANIFEST, TOKENIZER_DIR, WEIGHTS, Manifest, sha256
 from hotfoot.contract.target import Arch
 from hotfoot_build import cache
 from hotfoot_build.package import bytecode, elf, prune, tree, wheels
@@ -25,8 +25,9 @@ from hotfoot_build.package.interpreters import Interpreter
 from hotfoot_build.progress import size
 
 Progress = Callable[[str], None]
-FORMAT = 2  # raise it when a runtime layer is made in another way, so that no older one is taken from the cache
-LAYERS, CODE = "layers", "code"
+FORMAT = 3  # raise it when a runtime layer is made in another way, so that no older one is taken from the cache
+LAYERS, CODE, WEIGHTS_FOLDER = "layers", "code", "weights"
+FOLDER = "runtime"  # of a layer of packages in the cache, whatever it is called in a bundle
 MOUNTED, TASK_ROOT = "/opt", "/var/task"  # where Lambda puts layers and code; tracebacks name files there
 
 
@@ -40,8 +41,8 @@ class Part:
 
 
 @dataclass(frozen=True)
-class RuntimeSpec:
-    """All that a runtime layer depends on. interpreter compiles it; None leaves it uncompiled."""
+class PackagesSpec:
+    """All that a layer of packages depends on. interpreter compiles it; None leaves it uncompiled. kind is its name in the bundle."""
 
     lock: Path
     platform: str
@@ -49,6 +50,7 @@ class RuntimeSpec:
     glibc: tuple[int, int]
     python: str
     interpreter: Interpreter | None
+    kind: LayerKind = "runtime"
 
     @property
     def key(self) -> str:
@@ -65,25 +67,26 @@ class RuntimeSpec:
         return cache.key(json.dumps(facts, sort_keys=True))
 
 
-def runtime_layer(bundle: Path, spec: RuntimeSpec, progress: Progress) -> Part:
-    """Put the third-party packages into the bundle, from the user's cache where the same layer was made before."""
+def packages_layer(bundle: Path, spec: PackagesSpec, progress: Progress) -> Part:
+    """Put third-party packages into the bundle, from the user's cache where the same layer was made before."""
 
     def whole(place: Path) -> bool:
         intact = _intact(place)
         kept = "unchanged, taken from the cache" if intact else f"the cached layer in {place} was changed or cut off; making it again"
-        progress(f"runtime: {kept}")
+        progress(f"{spec.kind}: {kept}")
         return intact
 
     wanted = cache.root() / "layers" / spec.key
     # held while it is copied: another bundle could find it damaged, or old, and take it away
-    with cache.using(wanted, lambda aside: _make_runtime(aside, spec, progress), whole=whole, say=progress) as place:
-        shutil.copytree(place / "runtime", bundle / LAYERS / "runtime")
-        return _described(place)
+    with cache.using(wanted, lambda aside: _make_packages(aside, spec, progress), whole=whole, say=progress) as place:
+        made = _described(place)
+        shutil.copytree(place / FOLDER, bundle / LAYERS / spec.kind)
+        return replace(made, layer=replace(made.layer, kind=spec.kind, path=f"{LAYERS}/{spec.kind}"))
 
 
 def _intact(place: Path) -> bool:
     try:
-        return tree.content_hash(place / "runtime") == _described(place).layer.hash
+        return tree.content_hash(place / FOLDER) == _described(place).layer.hash
     except (FileNotFoundError, ArtifactError):
         return False
 
@@ -92,22 +95,22 @@ def _described(place: Path) -> Part:
     return codec.loads(Part, (place / "layer.json").read_text(encoding="utf-8"), str(place))
 
 
-def _make_runtime(aside: Path, spec: RuntimeSpec, progress: Progress) -> None:
-    python = aside / "runtime" / "python"
-    progress(f"runtime: installing the wheels of {spec.lock.name} for {spec.platform}, Python {spec.python}")
+def _make_packages(aside: Path, spec: PackagesSpec, progress: Progress) -> None:
+    python = aside / FOLDER / "python"
+    progress(f"{spec.kind}: installing the wheels of {spec.lock.name} for {spec.platform}, Python {spec.python}")
     wheels.install(spec.lock, python, platform=spec.platform, python=spec.python)
     saved = prune.prune(python)
-    progress("runtime: pruned " + ", ".join(f"{name} {size(count)}" for name, count in saved.items() if count))
+    progress(f"{spec.kind}: pruned " + ", ".join(f"{name} {size(count)}" for name, count in saved.items() if count))
     found = elf.faults(python, arch=spec.arch, glibc=spec.glibc, python=spec.python)
     if found:
         raise ArtifactError(
-            f"{len(found)} compiled file(s) of the runtime do not fit the target:\n" + "\n".join(f"  {f}" for f in found),
+            f"{len(found)} compiled file(s) of the packages do not fit the target:\n" + "\n".join(f"  {f}" for f in found),
             hint="Does the target's platform name the machine that it has?",
         )
     if spec.interpreter:
-        progress(f"runtime: compiling with Python {spec.interpreter.version}")
+        progress(f"{spec.kind}: compiling with Python {spec.interpreter.version}")
         bytecode.compile_tree(python, spec.interpreter, shown_as=f"{MOUNTED}/python")
-    part = replace(_sealed(aside, "runtime", "runtime", f"{LAYERS}/runtime"), saved=saved)
+    part = replace(_sealed(aside, "runtime", FOLDER), saved=saved)
     (aside / "layer.json").write_text(codec.dumps(part), encoding="utf-8")
 
 
@@ -119,12 +122,22 @@ def tokenizer_layer(bundle: Path, artifact: Path, manifest: Manifest) -> Part:
     return _sealed(bundle, "tokenizer", f"{LAYERS}/tokenizer")
 
 
-def model_layer(bundle: Path, artifact: Path, manifest: Manifest) -> Part:
-    """Put the manifest and the files that it lists there, but neither the tokenizer nor the evidence of how it was built."""
+def model_layer(bundle: Path, artifact: Path, manifest: Manifest, *, weights: bool) -> Part:
+    """Put the manifest and the files that it lists there, but neither the tokenizer nor the evidence of how it was built.
+
+    weights: False leaves those out that can lie elsewhere.
+    """
     layer = bundle / LAYERS / "model" / "hotfoot" / "model"
     for path in (MANIFEST, *(entry.path for entry in manifest.files)):
-        _copy(artifact / path, layer / path)
+        if weights or path != WEIGHTS:
+            _copy(artifact / path, layer / path)
     return _sealed(bundle, "model", f"{LAYERS}/model")
+
+
+def weights_folder(bundle: Path, artifact: Path) -> Part:
+    """Put the weights beside the layers, for an object of their own."""
+    _copy(artifact / WEIGHTS, bundle / WEIGHTS_FOLDER / WEIGHTS)
+    return _sealed(bundle, "weights", WEIGHTS_FOLDER)
 
 
 def code_directory(bundle: Path, task: str, interpreter: Interpreter | None) -> Part:

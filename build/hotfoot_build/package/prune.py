@@ -23,6 +23,11 @@ class Rule:
     reason: str
 
 
+# folders of its utilities; jmespath_utils and typing stay, which the logger imports
+POWERTOOLS = (
+    *("auth_alpha", "batch", "circuit_breaker", "data_classes", "data_masking", "feature_flags", "idempotency", "kafka", "metadata"),
+    *("parameters", "parser", "serialization.py", "streaming", "validation"),
+)
 RULES = (
     Rule("bytecode", ("*/__pycache__", "__pycache__"), "made by another Python; ours is compiled afterwards"),
     Rule("commands", ("bin",), "console scripts with this machine's interpreter in their first line"),
@@ -62,9 +67,12 @@ RULES = (
         "headers, static libraries and the Fortran compiler's bridge; _simd is the test bed of numpy's vector code",
     ),
     Rule(
-        "Swagger UI",
-        ("aws_lambda_powertools/event_handler/openapi/swagger_ui/*.js", "aws_lambda_powertools/event_handler/openapi/swagger_ui/*.css"),
-        "a web page of the Powertools router; hotfoot routes with Starlette",
+        "Powertools' other tools",
+        (
+            "aws_lambda_powertools/event_handler",
+            *(f"aws_lambda_powertools/utilities/{name}" for name in POWERTOOLS),
+        ),
+        "hotfoot has of it the logger and the metrics, which use neither its router nor its helpers for events, stores and validation",
     ),
 )
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from hotfoot.contract import codec
 from hotfoot.contract.errors import ArtifactError
 
 BUNDLE = "bundle.json"
-LayerKind = Literal["runtime", "tokenizer", "model", "code"]
+LayerKind = Literal["runtime", "fetch", "tokenizer", "model", "code", "weights"]
+# layers: the weights in the model's layer; s3: in an object that the function reads into its memory; image: all of it in a container image
+Package = Literal["layers", "s3", "image"]
+PACKAGES = get_args(Package)
 
 
 @dataclass(frozen=True)
@@ -29,7 +32,8 @@ class Bundle:
     """A deployable package: layers in the order in which Lambda merges them, and the code.
 
     bytecode is False where no interpreter of `python` was at hand, so that each cold start compiles its modules. task is empty in
-    bundles of before it was written down.
+    bundles of before it was written down. weights: the folder with the file that becomes an object, where the package is s3. An image
+    is built of the bundle's folder, by the Dockerfile in it.
     """
 
     target: str
@@ -42,10 +46,12 @@ class Bundle:
     layers: tuple[LayerDir, ...]
     code: LayerDir
     task: str = ""
+    package: Package = "layers"
+    weights: LayerDir | None = None
 
     @property
     def unzipped_bytes(self) -> int:
-        """What counts against the platform's limit: the code and every layer."""
+        """What counts against the platform's limit: the code and every layer, not the weights that are elsewhere."""
         return self.code.unzipped_bytes + sum(layer.unzipped_bytes for layer in self.layers)
 
     @property

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from hotfoot.contract import bulk as bulk_options
 from hotfoot.contract import codec, sharing, toml
 from hotfoot.contract.bulk import BulkOptions
+from hotfoot.contract.bundle import Package
 from hotfoot.contract.errors import InputError
 from hotfoot.contract.toml import Document, Form, Range
 
@@ -47,7 +48,8 @@ class Build:
 
     options: a pass's own settings, as `[build.NAME.options.int8_rowwise]`, in the place of what the target says. known: a file of texts,
     one a line, whose encodings ship with the tokenizer. labels, entailment: of zero-shot-classification, the labels to choose from where
-    a request brings none, and which of the model's own means entailment, where no name of theirs says.
+    a request brings none, and which of the model's own means entailment, where no name of theirs says. package: how it travels, where
+    not in the first way that fits.
     """
 
     model: str
@@ -67,6 +69,7 @@ class Build:
     known: str | None = None
     labels: tuple[str, ...] = ()
     entailment: str | None = None
+    package: Package | None = None
     pinned: Pinned | None = None
 
 
@@ -145,7 +148,8 @@ class Api(Door):
 class Deploy(Door):
     """`[deploy.NAME]`: one stack, or a part of an API's. bundle is a folder that `hotfoot bundle` wrote, by default `bundles/NAME`.
 
-    shared_cache: a table in which the environments of a slow model find what others have computed.
+    shared_cache: a table in which the environments of a slow model find what others have computed. snap_start: new environments of
+    the HTTP function are copies of one that was started when its version was published.
     """
 
     bundle: str | None = None
@@ -153,6 +157,7 @@ class Deploy(Door):
     timeout_s: Timeout = 29
     reserved_concurrency: Annotated[int, Range(1, 100_000)] | None = None
     provisioned_concurrency: Annotated[int, Range(1, 100_000)] | None = None
+    snap_start: bool = False
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     shared_cache: bool = False
     bulk: Bulk | None = None
@@ -246,6 +251,8 @@ def _check(document: Document, path: tuple[str, ...], deploy: Deploy) -> None:
     reserved, provisioned = deploy.reserved_concurrency, deploy.provisioned_concurrency
     if reserved is not None and provisioned is not None and provisioned > reserved:
         document.fault((*path, "provisioned_concurrency"), f"is {provisioned}, more than the reserved {reserved}")
+    if deploy.snap_start and provisioned is not None:
+        document.fault((*path, "snap_start"), "is no choice beside provisioned_concurrency, as AWS allows a function one of the two only")
     _check_door(document, path, deploy)
     bulk = deploy.bulk
     if bulk and len(json.dumps(codec.plain(bulk.options))) > ENVIRONMENT:

@@ -16,6 +16,7 @@ class Limits:
 
     package_bytes: int | None
     layers: int | None
+    image_bytes: int | None
     request_bytes: int
     response_bytes: int
 

@@ -15,7 +15,8 @@ T = TypeVar("T")
 
 def runtime_of(deployment: Deployment) -> lam.Runtime:
     """The managed Python that the bundle's bytecode and compiled modules were made for."""
-    return lam.Runtime(f"python{deployment.bundle.python}", lam.RuntimeFamily.PYTHON)
+    # supports_snap_start: the CDK asks it of its own list of runtimes; here the version was checked with hotfoot.toml
+    return lam.Runtime(f"python{deployment.bundle.python}", lam.RuntimeFamily.PYTHON, supports_snap_start=True)
 
 
 def architecture_of(deployment: Deployment) -> lam.Architecture:
@@ -26,11 +27,11 @@ def architecture_of(deployment: Deployment) -> lam.Architecture:
 def layers_of(stack: cdk.Stack, deployment: Deployment, among: Sequence[Deployment]) -> list[lam.LayerVersion]:
     """The bundle's layers in the order in which Lambda merges them, each made once a stack. among: all deployments of the stack.
 
-    Content names the construct, and so the resource. What did not change is neither uploaded nor published again; what did
+    None for an image, which has them inside. Content names the construct, and so the resource. What did not change is neither uploaded nor published again; what did
     change is another resource, and with it every function that has the layer gets a new version.
     """
     found = []
-    for layer in deployment.bundle.layers:
+    for layer in () if deployment.bundle.package == "image" else deployment.bundle.layers:
         name = f"{layer.kind.title()}Layer{layer.hash[:12]}"
         existing = stack.node.try_find_child(name)
         made = existing if isinstance(existing, lam.LayerVersion) else None

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from hotfoot.contract import codec
-from hotfoot.contract.bundle import BUNDLE, Bundle, LayerDir, LayerKind
+from hotfoot.contract.bundle import BUNDLE, Bundle, LayerDir, LayerKind, Package
+from hotfoot.contract.manifest import WEIGHTS
 from hotfoot_build.package import tree
 
 
@@ -17,6 +18,8 @@ def write_bundle(
     weights: str = "weights",
     model_id: str = "rigged/tiny",
     task: str = "text-classification",
+    python: str = "3.13",
+    package: Package = "layers",
 ) -> Bundle:
     """Write a bundle whose model is `weights`."""
     parts: dict[LayerKind, tuple[str, str]] = {
@@ -29,10 +32,13 @@ def write_bundle(
         path = directory / folder / file
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(weights if kind == "model" else kind, encoding="utf-8")
+    if package == "s3":
+        (directory / "weights").mkdir(exist_ok=True)
+        (directory / "weights" / WEIGHTS).write_text(weights, encoding="utf-8")
     runtime, tokenizer, model, code = (described(directory, kind, folder) for kind, (folder, _) in parts.items())
     made = Bundle(
         target=target,
-        python="3.13",
+        python=python,
         arch=arch,
         handler="hotfoot.handlers.http.handler",
         model_id=model_id,
@@ -41,6 +47,8 @@ def write_bundle(
         layers=(runtime, tokenizer, model),
         code=code,
         task=task,
+        package=package,
+        weights=described(directory, "weights", "weights") if package == "s3" else None,
     )
     (directory / BUNDLE).write_text(codec.dumps(made), encoding="utf-8")
     return made
