@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnxruntime as ort
@@ -21,7 +21,9 @@ from hotfoot.contract.errors import ArtifactError, InputError
 from hotfoot.contract.manifest import GraphSpec, Manifest
 from hotfoot.session import Probe, open_graph, require_isa
 from hotfoot.task import Array, Encoded
-from hotfoot.weights import Held
+
+if TYPE_CHECKING:
+    from hotfoot.weights import Held
 
 CHUNK = 256  # tokens a run: a long prompt's logits and scores would fill the memory
 PAST, PRESENT = "past.", "present."

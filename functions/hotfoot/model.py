@@ -21,10 +21,8 @@ from hotfoot.reading import start_pool
 from hotfoot.remembering import Outputs, Remembering
 from hotfoot.session import Probe, Session, numerics, open_session
 from hotfoot.settings import Settings
-from hotfoot.shared_cache import SharedCache
 from hotfoot.task import Array, Encoded, Fit, Means, Request, Task
 from hotfoot.tokenizer import Tokenizer, add, open_tokenizer
-from hotfoot.weights import hold, returning_memory
 
 
 @dataclass(frozen=True)
@@ -244,6 +242,8 @@ def opened(artifact: Path, manifest: Manifest, threads: int, *, foreign: bool, w
     open_graphs = open_decoder if generative else open_session
     if weights is None:
         return open_graphs(artifact, manifest, threads, foreign=foreign)
+    from hotfoot.weights import hold, returning_memory  # which most have no use for
+
     with returning_memory():
         return open_graphs(artifact, manifest, threads, foreign=foreign, held=hold(manifest, weights, settings.s3_access()))
 
@@ -254,6 +254,8 @@ def memory_of(manifest: Manifest, here: Settings, most_bytes: int) -> Outputs | 
         return None
     if here.cache_table is None or here.cache_secret is None:
         return Outputs(most_bytes)
+    from hotfoot.shared_cache import SharedCache  # which most have no use for
+
     return Outputs(most_bytes, SharedCache(here.cache_table, here.cache_secret, f"{manifest.digest} {numerics()} "))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 
@@ -9,12 +10,29 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Encoding
 from tokenizers import Tokenizer as RustTokenizer
+from tokenizers.models import WordLevel
 
 from hotfoot.encodings import Encodings, Kept, Places, kept_of, key_of
 from hotfoot.task import Encoded, Marks
 
 Ids = NDArray[np.int32]
 PART = 2**18  # characters that the library gets at once, unless one text has more
+POOL = "RAYON_NUM_THREADS"  # the only way to tell the library how many threads it may have
+
+
+@cache
+def start_pool(threads: int) -> None:
+    """Start the library's threads, so many and not as many as the host has cores; the first call decides for the process.
+
+    A number that the environment gives counts before it, and the environment stays as it was: child processes choose for themselves.
+    """
+    if POOL in os.environ:
+        return
+    os.environ[POOL] = str(threads)
+    try:
+        RustTokenizer(WordLevel({"a": 0})).encode_batch(["a", "a"])
+    finally:
+        del os.environ[POOL]
 
 
 class Reader:

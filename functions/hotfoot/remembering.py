@@ -36,6 +36,10 @@ class Shared(Protocol):
         """Keep what was found for each key."""
         ...
 
+    def forget(self) -> None:
+        """Let go what must not be in a snapshot of this process; it is made anew when it is needed."""
+        ...
+
 
 class Pace:
     """How long a token takes here to run, from the runs so far, those of late above all. Thread-safe."""

@@ -132,6 +132,8 @@ def opened(artifacts: Sequence[Path], *, threads: int | None, waiting: int | Non
     limits = server_limits(targets.load(next(iter(models.values())).manifest.target))
     if waiting is not None:
         limits = replace(limits, waiting=waiting)
+    for model in models.values():  # now that all hold what they need
+        model.fit(limits.running)
 
     def report(record: Record) -> None:
         metrics.count(record)

@@ -6,6 +6,7 @@ import platform
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import onnxruntime as ort
@@ -17,7 +18,9 @@ from hotfoot.contract.errors import ArtifactError
 from hotfoot.contract.manifest import GraphSpec, Manifest
 from hotfoot.contract.target import Target
 from hotfoot.task import Array, Encoded
-from hotfoot.weights import Held
+
+if TYPE_CHECKING:
+    from hotfoot.weights import Held
 
 Probe = Callable[[NDArray[np.int64], Array], Array]
 

@@ -15,7 +15,7 @@ import pytest
 
 from hotfoot import targets
 from hotfoot.contract import manifest
-from hotfoot.contract.errors import ArtifactError, BudgetError, InputError, ParityError, PassError, UnsupportedError
+from hotfoot.contract.errors import ArtifactError, InputError, ParityError, PassError, UnsupportedError
 from hotfoot.contract.manifest import WEIGHTS
 from hotfoot.model import Model
 from hotfoot_build import calibrate, graph, parity, pipeline, weights

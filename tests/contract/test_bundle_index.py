@@ -50,7 +50,7 @@ def test_every_fault_of_a_bundle_is_named(tmp_path: Path) -> None:
     assert [line.strip() for line in str(caught.value).splitlines()[1:]] == [
         "extra: unknown field",
         'bytecode: must be bool, got "yes"',
-        "layers[0].kind: must be one of 'runtime', 'tokenizer', 'model', 'code', got \"magic\"",
+        "layers[0].kind: must be one of 'runtime', 'fetch', 'tokenizer', 'model', 'code', 'weights', got \"magic\"",
         "layers[0].zipped_bytes: must be int, got null",
     ]
 

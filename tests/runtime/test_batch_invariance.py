@@ -30,7 +30,7 @@ def inputs(lengths: Sequence[int], seed: int, vocabulary: int) -> list[Encoded]:
 
 
 def check(model: Model, lengths: Sequence[int], vocabulary: int) -> None:
-    """Alone, in the plan's batches, shuffled, doubled, and beside others of its length."""
+    """Alone, in the plan's batches, shuffled, doubled, in batches that a small memory makes, and beside others of its length."""
     every = inputs(lengths, 1, vocabulary)
     alone = [model.session.run([one])[0] for one in every]
     same(alone, model.session.run(every))
@@ -38,6 +38,11 @@ def check(model: Model, lengths: Sequence[int], vocabulary: int) -> None:
     same([alone[i] for i in order], model.session.run([every[i] for i in order]))
     same([*alone, *alone], model.session.run([*every, *every]))
     assert isinstance(model.session, Session)
+    largest = model.manifest.graph().activations[-1].bytes
+    for room in (0, largest // 2, largest, 3 * largest):
+        model.session.room = room
+        same(alone, model.session.run(every))
+    model.session.room = None
     for one, wanted in zip(every, alone, strict=True):
         length = len(one.ids)
         for count in (1, 2, 4):

@@ -1,10 +1,25 @@
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hotfoot.batching import BATCH_SCORES, BATCH_TOKENS, BATCH_VALUES, LENGTH_STEP, padded_length, plan
+from hotfoot.batching import (
+    ARENA,
+    BATCH_SCORES,
+    BATCH_TOKENS,
+    BATCH_VALUES,
+    LENGTH_STEP,
+    RESERVE_BYTES,
+    live_bytes,
+    padded_length,
+    plan,
+    room,
+)
+from hotfoot.contract.manifest import Activation
 
 limits = st.integers(min_value=2, max_value=8192)
 
@@ -70,3 +85,51 @@ def test_wide_outputs_make_small_batches() -> None:
         assert sorted(i for _, members in runs for i in members) == list(range(40))
     assert plan([64] * 40, 512, width=35) == plan([64] * 40, 512)
     assert len(plan([8] * 40, 512, width=10**7)) == 40
+
+
+# --- what fits into memory
+
+CURVE = (Activation(8, 100), Activation(16, 300), Activation(64, 2700))
+
+
+@pytest.mark.parametrize(("length", "live"), [(3, 100), (8, 100), (12, 200), (16, 300), (40, 1500), (64, 2700), (128, 4 * 2700)])
+def test_between_two_lengths_the_chord_counts(length: int, live: float) -> None:
+    assert live_bytes(CURVE, length) == live
+
+
+@given(
+    lengths=st.lists(st.integers(min_value=1, max_value=64), max_size=60),
+    held=st.integers(min_value=0, max_value=50_000),
+)
+def test_no_run_of_several_takes_more_than_the_room(lengths: list[int], held: int) -> None:
+    runs = plan(lengths, 64, fitting=lambda length: int(held / live_bytes(CURVE, length)))
+    assert sorted(i for _, members in runs for i in members) == list(range(len(lengths)))
+    for length, members in runs:
+        assert len(members) == 1 or len(members) * live_bytes(CURVE, length) <= held
+        assert len(members) == 1 or len(members) * length <= BATCH_TOKENS
+    # with room enough it is as without a limit
+    assert plan(lengths, 64, fitting=lambda _length: 10**6) == plan(lengths, 64)
+
+
+@pytest.mark.parametrize(("fitting", "sizes"), [(8, [8]), (3, [3, 3, 2]), (1, [1] * 8), (0, [1] * 8)])
+def test_a_smaller_room_makes_smaller_runs_and_one_text_always_runs(fitting: int, sizes: list[int]) -> None:
+    assert [len(members) for _, members in plan([16] * 8, 64, fitting=lambda _length: fitting)] == sizes
+
+
+def test_room_is_what_is_left_of_the_limit(tmp_path: Path) -> None:
+    page, mib = os.sysconf("SC_PAGE_SIZE"), 2**20
+    (tmp_path / "statm").write_text(f"99999 {100 * mib // page} 5 1 0 7 0\n")  # 100 MiB in use
+    statm = tmp_path / "statm"
+    left = 512 * mib - 100 * mib - 16 * mib - RESERVE_BYTES
+    assert room(512 * mib, 16 * mib, statm=statm) == left // ARENA
+    assert room(512 * mib, 16 * mib, at_once=4, statm=statm) == left // (4 * ARENA)
+    assert room(128 * mib, 16 * mib, statm=statm) == 0
+    assert room(None, 16 * mib, statm=statm) is None
+    assert room(512 * mib, 0, statm=tmp_path / "none") is None
+
+
+def test_what_this_process_holds_counts() -> None:
+    found = room(2**40, 0)
+    assert found is not None
+    resident = 2**40 - RESERVE_BYTES - ARENA * found
+    assert 10 * 2**20 < resident < 20 * 2**30

@@ -12,6 +12,7 @@ import pytest
 from hotfoot.contract import manifest as manifests
 from hotfoot.contract.errors import ArtifactError, InputError, UnsupportedError
 from hotfoot.model import Model
+from hotfoot.session import Session
 from support.rigged import Rig, rigged_artifact
 from support.serving import TASKS, artifact, model
 
@@ -163,6 +164,29 @@ def test_a_list_answers_as_its_texts_do_alone() -> None:
         together = opened.predict(texts).answer
         alone = [opened.predict([text]).answer[0] for text in texts]
         assert together == alone
+
+
+def room_of(opened: Model) -> int | None:
+    assert isinstance(opened.session, Session)
+    return opened.session.room
+
+
+def test_what_runs_at_once_follows_the_memory_that_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = Model.open(artifact("text-classification"), threads=1)
+    assert room_of(opened) is None  # whoever measures is bound by nothing
+    monkeypatch.setenv("AWS_LAMBDA_FUNCTION_MEMORY_SIZE", str(2**16))
+    monkeypatch.setenv("HOTFOOT_CACHE_MB", "0")
+    opened.warm_up()
+    alone = room_of(opened)
+    assert alone is not None
+    assert 2**34 < alone < 2**35  # half of 64 GiB and less
+    monkeypatch.setenv("HOTFOOT_CACHE_MB", "1024")
+    opened.fit(at_once=4)
+    assert room_of(opened) == pytest.approx((alone - 2**29) / 4, rel=0.01)
+    monkeypatch.setenv("AWS_LAMBDA_FUNCTION_MEMORY_SIZE", "1")
+    opened.fit()
+    assert room_of(opened) == 0
+    assert opened.predict(["good", "bad"]).answer == model("text-classification").predict(["good", "bad"]).answer
 
 
 def test_sixteen_threads_get_what_one_gets() -> None:

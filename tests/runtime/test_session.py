@@ -16,7 +16,7 @@ from onnx import TensorProto, helper, numpy_helper
 from hotfoot import targets
 from hotfoot.contract import manifest as manifests
 from hotfoot.contract.errors import ArtifactError
-from hotfoot.contract.manifest import GraphSpec, Manifest, Side, TensorSpec
+from hotfoot.contract.manifest import Activation, GraphSpec, Manifest, Side, TensorSpec
 from hotfoot.contract.target import Target
 from hotfoot.session import Session, open_session, require_isa, session_options
 from hotfoot.task import Encoded, Marks
@@ -175,6 +175,25 @@ def test_a_graph_that_mixes_rows_runs_each_text_alone(tmp_path: Path, independen
     assert counting.sizes == sizes
 
 
+@pytest.mark.parametrize(("room", "sizes"), [(None, [6]), (6000, [6]), (5999, [5, 1]), (3000, [3, 3]), (1000, [1] * 6), (0, [1] * 6)])
+def test_a_runs_size_follows_the_room(tmp_path: Path, room: int | None, sizes: list[int]) -> None:
+    _, manifest = echoing(tmp_path)
+    counting = Counting()
+    session = Session(counting, replace(manifest.graph(), activations=(Activation(8, 1000), Activation(64, 9000))), manifest)
+    session.room = room
+    session.run([encoded(1, 2) for _ in range(6)])
+    assert counting.sizes == sizes
+
+
+def test_without_activations_the_room_decides_nothing(tmp_path: Path) -> None:
+    _, manifest = echoing(tmp_path)
+    counting = Counting()
+    session = Session(counting, manifest.graph(), manifest)
+    session.room = 1
+    session.run([encoded(1, 2) for _ in range(6)])
+    assert counting.sizes == [6]
+
+
 # --- opening
 
 
@@ -214,7 +233,7 @@ def test_a_targets_settings_reach_the_session(name: str) -> None:
 
 def test_entries_of_the_config_are_those_of_the_open_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place, manifest = echoing(tmp_path)
-    config = {"session.intra_op.allow_spinning": "1", "session.set_denormal_as_zero": "0"}
+    config = {"session.intra_op.allow_spinning": "1", "session.set_denormal_as_zero": "0", "mlas.disable_kleidiai": "1"}
     with_target(monkeypatch, session=replace(targets.local().session, config=config, cpu_arena=False))
     options = open_session(place, manifest, threads=1)._ort.get_session_options()
     assert {key: options.get_session_config_entry(key) for key in config} == config

@@ -128,6 +128,27 @@ def test_no_cgroup_is_no_limit(tmp_path: Path) -> None:
     assert settings.cgroup_cpus(tmp_path) == math.inf
 
 
+@pytest.mark.parametrize(
+    ("text", "limit"),
+    [("536870912\n", 2**29), ("max\n", None), ("9223372036854771712", None), ("many", None), ("", None)],
+)
+@pytest.mark.parametrize("file", ["memory.max", "memory/memory.limit_in_bytes"])
+def test_memory_of_a_cgroup(tmp_path: Path, file: str, text: str, limit: int | None) -> None:
+    (tmp_path / file).parent.mkdir(exist_ok=True)
+    (tmp_path / file).write_text(text)
+    assert settings.cgroup_memory(tmp_path) == limit
+
+
+def test_no_cgroup_limits_no_memory(tmp_path: Path) -> None:
+    assert settings.cgroup_memory(tmp_path / "hidden") is None
+
+
+def test_a_functions_memory_counts_before_its_cgroups(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings, "cgroup_memory", lambda: 2**30)
+    assert settings.memory_limit(512) == 2**29
+    assert settings.memory_limit(None) == 2**30
+
+
 # --- what may be remembered
 
 MIB = 2**20

@@ -159,8 +159,8 @@ def credentials(**found: str) -> Iterator[tuple[str, list[str | None]]]:
             thread.join()
 
 
-def of_container(url: str, token: str = "the-token") -> dict[str, str]:
-    return {"AWS_REGION": "eu-central-1", "AWS_CONTAINER_CREDENTIALS_FULL_URI": url, "AWS_CONTAINER_AUTHORIZATION_TOKEN": token}
+def of_container(url: str, brought: str = "the-token") -> dict[str, str]:
+    return {"AWS_REGION": "eu-central-1", "AWS_CONTAINER_CREDENTIALS_FULL_URI": url, "AWS_CONTAINER_AUTHORIZATION_TOKEN": brought}
 
 
 def test_without_keys_the_container_endpoint_is_asked_once(server: Server) -> None:
@@ -183,7 +183,7 @@ def test_an_endpoint_that_gives_none_is_named(server: Server) -> None:
         credentials(AccessKeyId="ASIACONTAINER", SecretAccessKey="s") as (url, _),
         pytest.raises(ArtifactError, match=r"may not be read: .*HTTP Error 403"),
     ):
-        fetched(server, of_container(url, token="another"))
+        fetched(server, of_container(url, "another"))
     assert server.objects.requests == []
 
 

@@ -6,6 +6,7 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+import onnx
 import onnx_ir as ir
 import onnxruntime as ort
 from numpy.typing import NDArray
@@ -52,6 +53,21 @@ def passed(path: Path, recipe: tuple[str, ...], chosen: Context) -> graph.Graph:
 def ids_of(length: int, batch: int = 1, seed: int = 0) -> Ids:
     """Random token ids that every tiny vocabulary has."""
     return np.random.default_rng(seed + length).integers(5, 60, (batch, length))
+
+
+def every_value(model: onnx.ModelProto, batch: int, length: int) -> dict[str, NDArray[np.generic]]:
+    """All values of one run, by name. Makes each an output of `model`."""
+    names = [o for n in model.graph.node if n.op_type != "Constant" for o in n.output if o]
+    del model.graph.output[:]
+    model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names)
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.log_severity_level = 3
+    found = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    ids = ids_of(length, batch)
+    known = {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
+    feed = {i.name: known[i.name].astype(np.int32 if "int32" in i.type else np.int64) for i in found.get_inputs()}
+    return dict(zip(names, found.run(names, feed), strict=True))
 
 
 def padded(length: int, batch: int) -> tuple[Ids, Ids]:

@@ -66,7 +66,7 @@ class ModelFunction(Construct):
             "Function",
             architecture=architecture_of(deployment),
             **_code(deployment, spec),
-            layers=list(layers),
+            layers=list(layers) or None,  # an image may not even have an empty list
             memory_size=spec.memory_mb,
             timeout=cdk.Duration.seconds(spec.timeout_s),
             role=self.role,
@@ -91,7 +91,6 @@ class ModelFunction(Construct):
             version=self.function.current_version,
             provisioned_concurrent_executions=spec.provisioned_concurrency,
         )
-
 
     def _weights(self, deployment: Deployment) -> dict[str, str]:
         """What tells the function of an object with its weights, with the right to read this one; nothing where it has them itself.
