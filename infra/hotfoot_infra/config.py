@@ -86,8 +86,6 @@ def _misfits(made: Bundle, settings: Deploy) -> dict[str, str]:
     if settings.snap_start and _version(made.python) < OLDEST_SNAP_START:
         oldest = ".".join(map(str, OLDEST_SNAP_START))
         found["snap_start"] = f"is there from Python {oldest} on, and the bundle is for {made.python}"
-    if settings.snap_start and made.package == "image":
-        found["snap_start"] = "is not there for container images, and the bundle is one"
     if made.weights is not None:
         least = (2 * made.weights.unzipped_bytes) // MIB + BESIDE_WEIGHTS_MB
         sizes = {"memory_mb": settings.memory_mb, **({"bulk.memory_mb": settings.bulk.memory_mb} if settings.bulk else {})}

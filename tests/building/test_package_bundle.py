@@ -15,6 +15,7 @@ import pytest
 from hotfoot import targets
 from hotfoot.contract import bundle as bundles
 from hotfoot.contract import manifest
+from hotfoot.contract.bundle import MODEL_PLACE
 from hotfoot.contract.errors import ArtifactError, BudgetError, HotfootError, UnsupportedError
 from hotfoot.contract.manifest import WEIGHTS
 from hotfoot.contract.target import Target
@@ -231,7 +232,7 @@ def test_weights_that_do_not_fit_lie_beside_the_layers(tmp_path: Path, lock: Pat
     assert (tmp_path / "out" / "layers" / "fetch" / "python" / "tiny" / "__init__.py").is_file()
     assert made.weights is not None
     assert (made.weights.path, made.weights.unzipped_bytes) == ("weights", 5_000_000)
-    assert (tmp_path / "out" / "weights" / WEIGHTS).read_bytes() == b"\1" * 5_000_000
+    assert (tmp_path / "out" / "weights" / MODEL_PLACE / WEIGHTS).read_bytes() == b"\1" * 5_000_000
     assert not list((tmp_path / "out" / "layers").rglob(WEIGHTS))
     assert manifest.read(tmp_path / "out" / "layers" / "model" / "hotfoot" / "model") == made_from
     assert made.unzipped_bytes == tree.size(tmp_path / "out" / "layers") + tree.size(tmp_path / "out" / "code") <= 4_000_000

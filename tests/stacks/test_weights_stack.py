@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from hotfoot.contract.bundle import Bundle
 from hotfoot.contract.errors import InputError
 from hotfoot.contract.manifest import WEIGHTS, sha256
 from hotfoot.contract.project import FILE
 from hotfoot.targets import machine_arch
 from hotfoot_build.init_command import init
+from hotfoot_build.package import tree
 from hotfoot_build.package.bundle import bundle
-from hotfoot_build.package.emulate import InvocationError
+from hotfoot_build.package.emulate import Emulator, InvocationError
 from hotfoot_infra import config
 from support import events
 from support.cloud.account import Account
@@ -95,11 +95,11 @@ def test_the_memory_must_hold_the_weights_twice(tmp_path: Path) -> None:
 
 @dataclass(frozen=True)
 class Deployed:
-    """A stack whose function takes its weights from the account's S3."""
+    """A stack whose function takes its weights from the account's S3. folder: the bundle; weights: the artifact's own."""
 
     account: Account
     stack: Stack
-    bundle: Bundle
+    folder: Path
     weights: Path
 
     @property
@@ -123,11 +123,11 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
         init(folder)
         artifact = parted_artifact(home / "artifact", "text-classification")
         retarget(artifact, f"lambda-{machine_arch()}")
-        made = bundle(artifact, folder / "tiny", progress=print, package="s3")
+        bundle(artifact, folder / "tiny", progress=print, package="s3")
         (folder / FILE).write_text('[deploy.tiny]\nbundle = "tiny"\nauth = "none"\nremoval = "destroy"\n', encoding="utf-8")
         account.cdk(folder, "bootstrap")
         account.cdk(folder, "deploy", "--require-approval", "never")
-        yield Deployed(account, Stack(account, "hotfoot-tiny"), made, artifact / WEIGHTS)
+        yield Deployed(account, Stack(account, "hotfoot-tiny"), folder / "tiny", artifact / WEIGHTS)
 
 
 @pytest.mark.slow
@@ -141,6 +141,15 @@ def test_the_deployed_function_starts_with_the_object_and_answers(deployed: Depl
             assert answer["statusCode"] == 200, answer
             assert json.loads(answer["body"])[0][0]["label"] == label
     assert not list((tmp_path / "live").rglob(WEIGHTS))
+
+
+@pytest.mark.slow
+def test_away_from_aws_the_weights_lie_over_the_model(deployed: Deployed) -> None:
+    before = tree.content_hash(deployed.folder)
+    with Emulator(deployed.folder) as running:
+        answer = running.invoke(events.request("apigateway_v2", "/", {"inputs": "good"}))
+    assert json.loads(answer["body"])[0][0]["label"] == "POSITIVE"
+    assert tree.content_hash(deployed.folder) == before
 
 
 @pytest.mark.slow

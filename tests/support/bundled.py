@@ -27,12 +27,14 @@ def session_cache(factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield cache
 
 
-def rigged_bundle(directory: Path, target: str, *, task: str = "text-classification", python: str | None = None) -> Path:
+def rigged_bundle(
+    directory: Path, target: str, *, task: str = "text-classification", python: str | None = None, package: str | None = None
+) -> Path:
     """The bundle of a rigged artifact for `target`, with real wheels, in `directory`."""
     artifact, out = directory / f"artifact-{target}", directory / f"bundle-{target}"
     rigged_artifact(artifact, task)
     retarget(artifact, target)
-    bundle(artifact, out, progress=print, python=python)
+    bundle(artifact, out, progress=print, python=python, package=package)
     return out
 
 

@@ -58,7 +58,8 @@ def test_the_wheel_holds_every_file_of_the_three_packages(wheel: Path) -> None:
         inside = {name for name in archive.namelist() if ".dist-info/" not in name}
         notes = [name for name in archive.namelist() if ".dist-info/licenses/" in name]
     wanted = {p.relative_to(home.parent).as_posix() for home in PACKAGES.values() for p in tracked() if p.is_relative_to(home)}
-    assert {"hotfoot_build/data/general.txt", "hotfoot_build/package/locks/runtime.txt", "hotfoot_infra/__init__.py"} <= wanted
+    data = {"data/general.txt", "package/locks/runtime.txt", "package/images/lambda.Dockerfile", "package/images/container.Dockerfile"}
+    assert {"hotfoot_infra/__init__.py", *(f"hotfoot_build/{name}" for name in data)} <= wanted
     assert inside == wanted
     assert [Path(name).name for name in notes] == ["LICENSE"]
 

@@ -10,6 +10,7 @@ import http.client
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -24,9 +25,11 @@ from typing import Any, Self
 
 from hotfoot import targets
 from hotfoot.contract import bundle as bundles
+from hotfoot.contract.bundle import MODEL_PLACE
 from hotfoot.contract.errors import HotfootError, UnsupportedError
 from hotfoot_build.package import aws_parts, interpreters
 
+WEIGHTS_KEY = "HOTFOOT_WEIGHTS"
 INVOKE = "/2015-03-31/functions/function/invocations"
 START_S, STOP_S = 10.0, 5.0  # until the emulator listens, and until it is gone
 GRACE_S = 60.0  # on top of the function's own timeout: its start, and a machine that is busy
@@ -107,6 +110,9 @@ class Emulator:
         root = Path(self._scratch.name)
         (root / "opt").mkdir()
         merge_layers([self._directory / layer.path for layer in self._bundle.layers], root / "opt")
+        weights = self._bundle.weights
+        if weights is not None and WEIGHTS_KEY not in self._extra:  # they belong into S3, and nobody says in which
+            laid_beside(self._directory / weights.path / MODEL_PLACE, root / "opt" / MODEL_PLACE)
         self._port = self._port or _free_port()
         command = [str(aws_parts.emulator_binary(self._arch)), "--runtime-interface-emulator-address", f"127.0.0.1:{self._port}"]
         command += ["--runtime-api-address", f"127.0.0.1:{_free_port()}"]
@@ -228,6 +234,18 @@ def merge_layers(layers: Sequence[Path], root: Path) -> None:
             merge_layers(having, root / name)
         else:
             (root / name).symlink_to(having[-1])
+
+
+def laid_beside(folder: Path, linked: Path) -> None:
+    """Make of a link to a folder a folder with the files of both: no links, as ONNX Runtime follows none out of a graph's folder."""
+    sources = (linked.resolve(), folder)
+    linked.unlink()
+    linked.mkdir()
+    for path in (path for source in sources for path in source.iterdir()):
+        try:
+            os.link(path, linked / path.name)
+        except OSError:  # another device
+            shutil.copyfile(path, linked / path.name)
 
 
 def answer_of(status: int, body: str) -> Any:

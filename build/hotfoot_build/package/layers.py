@@ -15,7 +15,7 @@ from pathlib import Path
 
 import hotfoot
 from hotfoot.contract import codec
-from hotfoot.contract.bundle import LayerDir, LayerKind
+from hotfoot.contract.bundle import MODEL_PLACE, LayerDir, LayerKind
 from hotfoot.contract.errors import ArtifactError, UnsupportedError
 from hotfoot.contract.manifest import MANIFEST, TOKENIZER_DIR, WEIGHTS, Manifest, sha256
 from hotfoot.contract.target import Arch
@@ -127,7 +127,7 @@ def model_layer(bundle: Path, artifact: Path, manifest: Manifest, *, weights: bo
 
     weights: False leaves those out that can lie elsewhere.
     """
-    layer = bundle / LAYERS / "model" / "hotfoot" / "model"
+    layer = bundle / LAYERS / "model" / MODEL_PLACE
     for path in (MANIFEST, *(entry.path for entry in manifest.files)):
         if weights or path != WEIGHTS:
             _copy(artifact / path, layer / path)
@@ -135,8 +135,8 @@ def model_layer(bundle: Path, artifact: Path, manifest: Manifest, *, weights: bo
 
 
 def weights_folder(bundle: Path, artifact: Path) -> Part:
-    """Put the weights beside the layers, for an object of their own."""
-    _copy(artifact / WEIGHTS, bundle / WEIGHTS_FOLDER / WEIGHTS)
+    """Put the weights beside the layers, for an object of their own; in a place as a layer's, for who lays them over the model's."""
+    _copy(artifact / WEIGHTS, bundle / WEIGHTS_FOLDER / MODEL_PLACE / WEIGHTS)
     return _sealed(bundle, "weights", WEIGHTS_FOLDER)
 
 

@@ -10,6 +10,7 @@ from hotfoot.contract import codec
 from hotfoot.contract.errors import ArtifactError
 
 BUNDLE = "bundle.json"
+MODEL_PLACE = "hotfoot/model"  # of the artifact in its layer
 LayerKind = Literal["runtime", "fetch", "tokenizer", "model", "code", "weights"]
 # layers: the weights in the model's layer; s3: in an object that the function reads into its memory; image: all of it in a container image
 Package = Literal["layers", "s3", "image"]
@@ -32,7 +33,7 @@ class Bundle:
     """A deployable package: layers in the order in which Lambda merges them, and the code.
 
     bytecode is False where no interpreter of `python` was at hand, so that each cold start compiles its modules. task is empty in
-    bundles of before it was written down. weights: the folder with the file that becomes an object, where the package is s3. An image
+    bundles of before it was written down. weights: the folder whose only file becomes an object, where the package is s3. An image
     is built of the bundle's folder, by the Dockerfile in it.
     """
 

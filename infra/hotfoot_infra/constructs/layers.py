@@ -25,10 +25,10 @@ def architecture_of(deployment: Deployment) -> lam.Architecture:
 
 
 def layers_of(stack: cdk.Stack, deployment: Deployment, among: Sequence[Deployment]) -> list[lam.LayerVersion]:
-    """The bundle's layers in the order in which Lambda merges them, each made once a stack. among: all deployments of the stack.
+    """The bundle's layers in the order in which Lambda merges them, each made once a stack; none for an image, which has them inside.
 
-    None for an image, which has them inside. Content names the construct, and so the resource. What did not change is neither uploaded nor published again; what did
-    change is another resource, and with it every function that has the layer gets a new version.
+    among: all deployments of the stack. Content names the construct, and so the resource. What did not change is neither uploaded nor
+    published again; what did change is another resource, and with it every function that has the layer gets a new version.
     """
     found = []
     for layer in () if deployment.bundle.package == "image" else deployment.bundle.layers:

@@ -14,6 +14,7 @@ from aws_cdk import aws_logs as logs
 from aws_cdk import aws_s3_assets as assets
 from constructs import Construct
 
+from hotfoot.contract.bundle import MODEL_PLACE
 from hotfoot.contract.manifest import WEIGHTS
 from hotfoot.contract.project import Door
 from hotfoot_infra.config import Deployment
@@ -99,7 +100,7 @@ class ModelFunction(Construct):
         """
         if deployment.bundle.weights is None:
             return {}
-        asset = assets.Asset(self, "Weights", path=str(deployment.directory / deployment.bundle.weights.path / WEIGHTS))
+        asset = assets.Asset(self, "Weights", path=str(deployment.directory / deployment.bundle.weights.path / MODEL_PLACE / WEIGHTS))
         self.role.add_to_policy(
             iam.PolicyStatement(actions=["s3:GetObject"], resources=[asset.bucket.arn_for_objects(asset.s3_object_key)])
         )

@@ -48,10 +48,14 @@ def cdk_command() -> Path:
 
 
 class Account:
-    """`with Account(folder) as account:` the account is empty at first; folder takes the server's log."""
+    """`with Account(folder) as account:` the account is empty at first; folder takes the server's log.
 
-    def __init__(self, folder: Path) -> None:
+    docker: the program that the CDK makes images with.
+    """
+
+    def __init__(self, folder: Path, docker: Path | None = None) -> None:
         self._log = folder / "server.log"
+        self._docker = {} if docker is None else {"CDK_DOCKER": str(docker)}
         self.port = free_port()
 
     @property
@@ -102,6 +106,7 @@ class Account:
         environ = {
             **self._environ(),
             **KEYS,
+            **self._docker,
             "AWS_ENDPOINT_URL": self.url,  # an address and no name: then S3 is asked by path and not by host
             "AWS_ENDPOINT_URL_S3_FOR_CLOUDFORMATION": f"http://localhost:{self.port}",  # moto knows a template's URL by this name
             "AWS_EC2_METADATA_DISABLED": "true",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from hotfoot.contract import codec
-from hotfoot.contract.bundle import BUNDLE, Bundle, LayerDir, LayerKind, Package
+from hotfoot.contract.bundle import BUNDLE, MODEL_PLACE, Bundle, LayerDir, LayerKind, Package
 from hotfoot.contract.manifest import WEIGHTS
 from hotfoot_build.package import tree
 
@@ -33,8 +33,9 @@ def write_bundle(
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(weights if kind == "model" else kind, encoding="utf-8")
     if package == "s3":
-        (directory / "weights").mkdir(exist_ok=True)
-        (directory / "weights" / WEIGHTS).write_text(weights, encoding="utf-8")
+        place = directory / "weights" / MODEL_PLACE
+        place.mkdir(parents=True, exist_ok=True)
+        (place / WEIGHTS).write_text(weights, encoding="utf-8")
     runtime, tokenizer, model, code = (described(directory, kind, folder) for kind, (folder, _) in parts.items())
     made = Bundle(
         target=target,

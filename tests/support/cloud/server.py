@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Iterator
 from typing import Any
 
-from moto.awslambda.models import EventSourceMapping, LambdaFunction, LayerVersion
+from moto.awslambda.models import EventSourceMapping, ImageConfig, LambdaFunction, LayerVersion
 from moto.cloudformation import models, parsing
 from moto.cloudformation.exceptions import CloudFormationError, ValidationError
 from moto.s3.models import FakeBucket
@@ -44,6 +44,7 @@ def function_made(function: Any, p: Any, _account: str, _region: str) -> None:
     function.layers = function._get_layers_data(p.get("Layers", []))
     function.architectures = p.get("Architectures", ["x86_64"])
     function.tracing_config = p.get("TracingConfig", {"Mode": "PassThrough"})
+    function.package_type, function.image_config = p.get("PackageType", "Zip"), ImageConfig(p.get("ImageConfig", {}))
 
 
 def bucket_made(bucket: Any, p: Any, _account: str, _region: str) -> None:
