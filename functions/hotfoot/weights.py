@@ -27,6 +27,7 @@ CHUNK = 2**20  # bytes of a request that are taken over at once: with AT_ONCE wh
 TRIES = {"max_retries": 4, "retry_timeout": timedelta(seconds=30)}
 CONNECT_S, REQUEST_S = 2, 10
 M_MMAP_THRESHOLD, M_TRIM_THRESHOLD = -3, -1  # glibc's mallopt
+AGAIN = "Deploy the bundle again."
 GLIBC_START, GLIBC_MOST = 128 * 1024, 32 * 2**20  # where its threshold begins, and how far it moves up by itself
 
 
@@ -91,9 +92,6 @@ def fetch(read: Read, entry: FileEntry, url: str) -> mmap.mmap:
     if digest.hexdigest() != entry.sha256:
         raise ArtifactError(f"{url} was changed: its sha256 is {digest.hexdigest()}, the manifest says {entry.sha256}.", hint=AGAIN)
     return whole
-
-
-AGAIN = "Deploy the bundle again."
 
 
 def _in_order(parts: list[Future[int]]) -> Iterator[int]:

@@ -238,6 +238,14 @@ def test_weights_that_do_not_fit_lie_beside_the_layers(tmp_path: Path, lock: Pat
     assert made.unzipped_bytes == tree.size(tmp_path / "out" / "layers") + tree.size(tmp_path / "out" / "code") <= 4_000_000
 
 
+@pytest.mark.parametrize(("python", "told"), [("3.11", True), ("3.12", False), ("3.14", False)])
+def test_a_python_that_lambda_has_on_an_old_system_is_told(tmp_path: Path, lock: Path, python: str, told: bool) -> None:
+    write_artifact(tmp_path / "artifact")
+    said: list[str] = []
+    bundle(tmp_path / "artifact", tmp_path / "out", progress=said.append, python=python, lock=lock)
+    assert told == any("Amazon Linux 2, whose glibc 2.26 is too old" in line for line in said)
+
+
 @pytest.mark.parametrize(("target", "package"), [("lambda-x86_64", "image"), ("cpu-container-x86_64", None)])
 def test_an_image_has_a_dockerfile_beside_its_folders(tmp_path: Path, lock: Path, target: str, package: str | None) -> None:
     write_artifact(tmp_path / "artifact", target=target, beside=b"\1" * 1000)

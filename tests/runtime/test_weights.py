@@ -127,6 +127,12 @@ def test_a_busy_store_is_asked_again(server: Server) -> None:
     assert len(server.objects.requests) == 16 + 3
 
 
+def test_an_answer_that_breaks_off_goes_on_where_it_broke(server: Server) -> None:
+    server.objects.cut = 3
+    assert fetched(server) == BODY
+    assert len(server.objects.requests) == 16 + 3
+
+
 def test_a_session_token_is_sent_along(server: Server) -> None:
     assert fetched(server, {**KEYS, "AWS_SESSION_TOKEN": "of-the-role"}) == BODY
     assert set(server.objects.signed) == {("AKIDTEST", "of-the-role")}

@@ -39,13 +39,14 @@ class Stored:
 class Objects:
     """Buckets. forbidden: keys that answer 403, and queues. busy: how many requests from now on are told to slow down.
 
-    conflicts: how many writes from now on meet another one. sent: the messages of each queue. signed: the key and the session token of
-    each request for an object.
+    cut: how many answers from now on end in the middle. conflicts: how many writes from now on meet another one. sent: the messages of
+    each queue. signed: the key and the session token of each request for an object.
     """
 
     versions: dict[tuple[str, str], list[Stored]] = field(default_factory=dict)
     forbidden: set[str] = field(default_factory=set)
     busy: int = 0
+    cut: int = 0
     conflicts: int = 0
     sent: dict[str, list[str]] = field(default_factory=dict)
     requests: list[tuple[str, str]] = field(default_factory=list)
@@ -211,6 +212,9 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.end_headers()
         if self.command != "HEAD":
+            if self.server.objects.cut and body and status < 300:
+                self.server.objects.cut -= 1
+                body, self.close_connection = body[: len(body) // 2], True
             self.wfile.write(body)
 
 

@@ -16,6 +16,7 @@ from hotfoot.contract.target import Target
 from hotfoot_build import budget, cache
 from hotfoot_build.budget import Choice, Parts
 from hotfoot_build.package import images, interpreters, layers, tree
+from hotfoot_build.package.interpreters import Interpreter
 from hotfoot_build.package.layers import PackagesSpec, Part, Progress
 from hotfoot_build.package.ledger import LEDGER, Ledger
 from hotfoot_build.package.wheels import LOCKS
@@ -23,6 +24,7 @@ from hotfoot_build.progress import size
 
 HANDLER = "hotfoot.handlers.http.handler"
 OLDEST = (3, 11)  # onnxruntime has no wheels for an older one
+OLDEST_LAMBDA = (3, 12)  # the first on Amazon Linux 2023
 
 
 def bundle(
@@ -48,11 +50,8 @@ def bundle(
     minor = _python(chosen, python)
     cache.refuse_foreign(out, BUNDLE, "bundle")
     interpreter = interpreters.find(minor)
-    if interpreter is None:
-        progress(
-            f"WARNING: no Python {minor} on this machine, so the bundle ships no bytecode and every cold start compiles its modules "
-            f"anew. Install Python {minor} (`uv python install {minor}`) and bundle again."
-        )
+    for words in _warnings(chosen, minor, interpreter):
+        progress(f"WARNING: {words}")
     lock = lock or LOCKS / ("runtime.txt" if chosen.system == "lambda" else "container.txt")
     spec = PackagesSpec(lock=lock, platform=chosen.platform, arch=chosen.arch, glibc=chosen.glibc, python=minor, interpreter=interpreter)
     with cache.replacing(out) as work:
@@ -88,6 +87,22 @@ def bundle(
         (work / LEDGER).write_text(codec.dumps(Ledger.of((*parts, code), chosen)), encoding="utf-8")
     progress(f"bundle: {size(made.unzipped_bytes)} unzipped, {size(made.zipped_bytes)} zipped")
     return made
+
+
+def _warnings(target: Target, minor: str, interpreter: Interpreter | None) -> list[str]:
+    """What of the bundle will not be as one would wish."""
+    found = []
+    if interpreter is None:
+        found.append(
+            f"no Python {minor} on this machine, so the bundle ships no bytecode and every cold start compiles its modules "
+            f"anew. Install Python {minor} (`uv python install {minor}`) and bundle again."
+        )
+    if target.system == "lambda" and _version(minor) < OLDEST_LAMBDA:
+        found.append(
+            f"Lambda's Python {minor} is on Amazon Linux 2, whose glibc 2.26 is too old for onnxruntime: the bundle runs here and not "
+            f"there. Bundle for {target.python}."
+        )
+    return found
 
 
 def _fitting(made_from: Manifest, target: Target, made: Sequence[Part], asked: str | None, places: Mapping[str, Path]) -> Choice:
@@ -137,7 +152,10 @@ def _target(made_from: Manifest, given: Target | None) -> Target:
 
 def _python(target: Target, given: str | None) -> str:
     minor = given or target.python or interpreters.running_minor()
-    match = re.fullmatch(r"(\d+)\.(\d+)", minor)
-    if not match or (int(match[1]), int(match[2])) < OLDEST:
+    if not re.fullmatch(r"\d+\.\d+", minor) or _version(minor) < OLDEST:
         raise UnsupportedError(f"Python {minor!r} is not one that hotfoot runs on.", hint="Give a minor version from 3.11, such as 3.13.")
     return minor
+
+
+def _version(minor: str) -> tuple[int, ...]:
+    return tuple(map(int, minor.split(".")))
