@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,13 +16,15 @@ from hotfoot.batching import Deadline, room
 from hotfoot.contract import manifest as manifests
 from hotfoot.contract.errors import ArtifactError
 from hotfoot.contract.manifest import TOKENIZER_DIR, WEIGHTS, Manifest, Side
-from hotfoot.decoder import Decoder, open_decoder
 from hotfoot.reading import start_pool
 from hotfoot.remembering import Outputs, Remembering
 from hotfoot.session import Probe, Session, numerics, open_session
 from hotfoot.settings import Settings
 from hotfoot.task import Array, Encoded, Fit, Means, Request, Task
 from hotfoot.tokenizer import Tokenizer, add, open_tokenizer
+
+if TYPE_CHECKING:
+    from hotfoot.decoder import Decoder
 
 
 @dataclass(frozen=True)
@@ -127,6 +129,8 @@ class Model:
 
     def generate(self, request: Request, encoded: tuple[Encoded, ...], check: Callable[[int], None]) -> list[Any]:
         """What a task that makes text makes of each input; `check` is called before every run of a graph. Raises what that raises."""
+        from hotfoot.decoder import Decoder
+
         if self.task.generate is None or not isinstance(self.session, Decoder):
             raise ArtifactError(f"the task {self.task.name} or the artifact's graph makes no text.")
         means = Means(self.session, lambda ids: self.tokenizer.decode(ids, skip_special_tokens=True), check)
@@ -238,11 +242,14 @@ class Timed:
 
 def opened(artifact: Path, manifest: Manifest, threads: int, *, foreign: bool, weights: str | None) -> Session | Decoder:
     """The artifact's graphs, ready to run: one encoder's, or those of a decoder. weights: where theirs are, None for beside them."""
-    generative = any(graph.role == "decoder" for graph in manifest.graphs)
-    open_graphs = open_decoder if generative else open_session
+    open_graphs: Callable[..., Session | Decoder] = open_session
+    if any(graph.role == "decoder" for graph in manifest.graphs):
+        from hotfoot.decoder import open_decoder  # which most have no use for, as of what follows
+
+        open_graphs = open_decoder
     if weights is None:
         return open_graphs(artifact, manifest, threads, foreign=foreign)
-    from hotfoot.weights import hold, returning_memory  # which most have no use for
+    from hotfoot.weights import hold, returning_memory
 
     with returning_memory():
         return open_graphs(artifact, manifest, threads, foreign=foreign, held=hold(manifest, weights, settings.s3_access()))
@@ -254,7 +261,7 @@ def memory_of(manifest: Manifest, here: Settings, most_bytes: int) -> Outputs | 
         return None
     if here.cache_table is None or here.cache_secret is None:
         return Outputs(most_bytes)
-    from hotfoot.shared_cache import SharedCache  # which most have no use for
+    from hotfoot.shared_cache import SharedCache
 
     return Outputs(most_bytes, SharedCache(here.cache_table, here.cache_secret, f"{manifest.digest} {numerics()} "))
 

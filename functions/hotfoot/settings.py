@@ -7,12 +7,14 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from hotfoot.contract import bulk, peers
-from hotfoot.contract.bulk import BulkOptions
+from hotfoot.contract import peers
 from hotfoot.contract.errors import ArtifactError
 from hotfoot.contract.peers import Peer
+
+if TYPE_CHECKING:
+    from hotfoot.contract.bulk import BulkOptions
 
 MB_PER_VCPU = 1769  # Lambda grants one vCPU for each 1,769 MB
 MIB = 2**20
@@ -116,6 +118,8 @@ class BulkSettings:
 
 def read_bulk(environ: Mapping[str, str] = os.environ) -> BulkSettings:
     """Read the bulk function's settings. Raises ArtifactError that names the key, and every fault of `HOTFOOT_BULK`."""
+    from hotfoot.contract import bulk  # which the other functions have no use for
+
     prefix = environ.get("HOTFOOT_RESULTS_PREFIX", "").strip("/") or "results"
     if len(prefix.encode()) > 512:
         raise ArtifactError("HOTFOOT_RESULTS_PREFIX in the environment has more than 512 bytes, which leaves no room for keys.")

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.image import imread
 
+from hotfoot.contract.bundle import LayerKind
 from hotfoot_build.package import treemap
 from hotfoot_build.package.treemap import Rect
 from support.bundled import ledger_by_hand
@@ -50,7 +52,8 @@ def test_equal_sizes_are_squares_and_nothing_is_nothing() -> None:
 
 
 def test_the_picture_has_each_parts_colour_and_what_is_left(tmp_path: Path) -> None:
-    colours = {tuple(bytes.fromhex(colour[1:])) for colour in treemap.COLOURS.values()}
+    parts = ("runtime", "tokenizer", "model", "code")
+    colours = {tuple(bytes.fromhex(treemap.COLOURS[part][1:])) for part in parts}
     free = tuple(bytes.fromhex(treemap.FREE[1:]))
     for target, heaviest in (("lambda-arm64", 40_000_000), ("cpu-container-x86_64", 300_000_000)):
         treemap.draw(ledger_by_hand(target, heaviest), tmp_path / f"{target}.png")
@@ -63,3 +66,7 @@ def test_the_picture_is_the_same_each_time(tmp_path: Path) -> None:
     for name in ("a.png", "b.png"):
         treemap.draw(ledger_by_hand("lambda-arm64"), tmp_path / name)
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
+
+
+def test_every_part_that_counts_has_a_colour() -> None:
+    assert set(treemap.COLOURS) == set(get_args(LayerKind)) - {"weights"}

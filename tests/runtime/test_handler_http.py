@@ -284,6 +284,17 @@ def test_import_is_cheap_and_takes_no_build_tools() -> None:
     assert in_new_process(f"import sys; print([m for m in {unwanted} if m in sys.modules])").strip() == "[]"
 
 
+def test_garbage_is_looked_for_again_once_the_handler_is_whole_and_not_among_what_it_made() -> None:
+    enabled, kept = in_new_process("import gc; print(gc.isenabled(), gc.get_freeze_count())").split()
+    assert enabled == "True"
+    assert int(kept) > 10_000
+
+
+def test_what_the_first_answer_does_not_need_is_not_there() -> None:
+    rare = ["hotfoot.decoder", "hotfoot.shared_cache", "hotfoot.weights", "hotfoot.contract.bulk", "obstore", "boto3"]
+    assert in_new_process(f"import sys; print([m for m in {rare} if m in sys.modules])").strip() == "[]"
+
+
 def test_import_time_has_a_ceiling() -> None:
     code = "import time; start = time.process_time(); import hotfoot.handlers.http; print(time.process_time() - start)"
     environment = {"HOTFOOT_ARTIFACT": str(artifact("text-classification")), "PATH": "/usr/bin:/bin"}

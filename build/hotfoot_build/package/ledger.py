@@ -77,7 +77,7 @@ class Ledger:
             share=_share(total, limit),
             left_bytes=None if limit is None else limit - total,
             parts=tuple(_part(part, limit) for part in parts),
-            packages=_packages([part for part in parts if part.layer.kind in ("runtime", "fetch")], limit),
+            packages=_packages([part for part in parts if part.layer.kind == "runtime"], limit),
             saved={rule: sum(part.saved.get(rule, 0) for part in parts) for rule in {rule: None for part in parts for rule in part.saved}},
         )
 

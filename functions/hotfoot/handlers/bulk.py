@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from aws_lambda_powertools.metrics import MetricUnit
 
-from hotfoot import observe, settings, snapshot
+from hotfoot import handlers, observe, settings, snapshot
 from hotfoot.bulk import keys, messages, queues, s3
 from hotfoot.bulk.answers import prepare
 from hotfoot.bulk.deadline import Deadline, OutOfTimeError
@@ -47,6 +47,7 @@ model.warm_up()
 metrics, logger = observe.metrics(), observe.logger()
 environment = observe.Environment(open_ms=1e3 * (time.perf_counter() - started))
 snapshot.register(model, forget=[s3.forget, queues.forget], restored=environment.restored)
+handlers.whole()
 
 
 @metrics.log_metrics

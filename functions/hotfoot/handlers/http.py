@@ -11,7 +11,7 @@ from aws_lambda_powertools.metrics import MetricUnit
 from mangum import Mangum
 from mangum.types import Response
 
-from hotfoot import cache, observe, settings, snapshot
+from hotfoot import cache, handlers, observe, settings, snapshot
 from hotfoot.http import events, headers, openai, peers
 from hotfoot.http.app import Options, create_app, fault_of
 from hotfoot.http.errors import Problem, problem
@@ -56,6 +56,7 @@ app = create_app(
     ),
 )
 adapter = Mangum(app, lifespan="off", text_mime_types=TEXT_TYPES)
+handlers.whole()
 
 
 @metrics.log_metrics
