@@ -64,6 +64,8 @@ def cold(artifact: Path, options: Options, console: Console) -> Path:
     waterfall.draw(found, out / waterfall.PICTURE)
     for name in found.missing:
         progress.note(f"this bundle's runtime has no {name}, which is therefore no row of its own; bundle again with this hotfoot.")
+    if made.weights is not None:
+        progress.note(f"the {size(made.weights.unzipped_bytes)} of weights lay beside the graph: to read them from S3 comes on top.")
     console.print(table(found))
     for line in summary(found):
         say(console, line)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from hotfoot.contract.errors import InputError
 from hotfoot.contract.manifest import WEIGHTS, sha256
 from hotfoot.contract.project import FILE
 from hotfoot.targets import machine_arch
+from hotfoot_build import cold_command
 from hotfoot_build.init_command import init
 from hotfoot_build.package import tree
 from hotfoot_build.package.bundle import bundle
@@ -150,6 +153,14 @@ def test_away_from_aws_the_weights_lie_over_the_model(deployed: Deployed) -> Non
         answer = running.invoke(events.request("apigateway_v2", "/", {"inputs": "good"}))
     assert json.loads(answer["body"])[0][0]["label"] == "POSITIVE"
     assert tree.content_hash(deployed.folder) == before
+
+
+@pytest.mark.slow
+def test_its_cold_start_is_measured_with_a_word_on_what_is_not_in_it(deployed: Deployed, tmp_path: Path) -> None:
+    console = Console(file=io.StringIO(), width=200)
+    cold_command.cold(deployed.folder, cold_command.Options(runs=1, out=tmp_path), console)
+    assert "of weights lay beside the graph: to read them from S3 comes on top" in console.file.getvalue()  # type: ignore[attr-defined]
+    assert json.loads((tmp_path / "cold.json").read_text())["starts"]
 
 
 @pytest.mark.slow

@@ -67,7 +67,8 @@ def probed(bundle: Path) -> Iterator[Path]:
             bytecode.compile_tree(python, interpreter, shown_as="/opt/python")
         layer = LayerDir("code", str(python.parent), "0" * 64, 0, 0)
         layers = (*map(there, made.layers), layer)
-        staged: Bundle = replace(made, handler=f"{probe.MODULE}.handler", layers=layers, code=there(made.code))
+        weights = None if made.weights is None else there(made.weights)
+        staged: Bundle = replace(made, handler=f"{probe.MODULE}.handler", layers=layers, code=there(made.code), weights=weights)
         (Path(folder) / BUNDLE).write_text(codec.dumps(staged), encoding="utf-8")
         yield Path(folder)
 
