@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 
@@ -18,6 +19,7 @@ from hotfoot.task import Encoded, Marks
 Ids = NDArray[np.int32]
 PART = 2**18  # characters that the library gets at once, unless one text has more
 POOL = "RAYON_NUM_THREADS"  # the only way to tell the library how many threads it may have
+_starting = threading.Lock()
 
 
 @cache
@@ -26,13 +28,14 @@ def start_pool(threads: int) -> None:
 
     A number that the environment gives counts before it, and the environment stays as it was: child processes choose for themselves.
     """
-    if POOL in os.environ:
-        return
-    os.environ[POOL] = str(threads)
-    try:
-        RustTokenizer(WordLevel({"a": 0})).encode_batch(["a", "a"])
-    finally:
-        del os.environ[POOL]
+    with _starting:  # or one who opens a model beside another would take the number below for the environment's own
+        if POOL in os.environ:
+            return
+        os.environ[POOL] = str(threads)
+        try:
+            RustTokenizer(WordLevel({"a": 0})).encode_batch(["a", "a"])
+        finally:
+            del os.environ[POOL]
 
 
 class Reader:

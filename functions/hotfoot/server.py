@@ -122,6 +122,11 @@ def serve(
 def opened(artifacts: Sequence[Path], *, threads: int | None, waiting: int | None, log: Report) -> App:
     """The app over all artifacts, verified and warm. Raises ArtifactError for the first that cannot be opened."""
     here, metrics = settings.read(), Metrics()
+    if here.weights is not None and len(artifacts) > 1:
+        raise ArtifactError(
+            f"HOTFOOT_WEIGHTS in the environment is of one artifact, and {len(artifacts)} are to be served.",
+            hint="Give each a server of its own, or have all weights beside their graphs.",
+        )
     models: dict[str, Model] = {}
     for artifact in artifacts:
         name = artifact.resolve().name
@@ -132,8 +137,8 @@ def opened(artifacts: Sequence[Path], *, threads: int | None, waiting: int | Non
     limits = server_limits(targets.load(next(iter(models.values())).manifest.target))
     if waiting is not None:
         limits = replace(limits, waiting=waiting)
-    for model in models.values():  # now that all hold what they need
-        model.fit(limits.running)
+    for model in models.values():  # now that all hold what they need; each keeps what its largest runs took, so none has all the rest
+        model.fit(limits.running * len(models))
 
     def report(record: Record) -> None:
         metrics.count(record)

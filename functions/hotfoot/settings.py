@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -74,36 +75,40 @@ def read(environ: Mapping[str, str] = os.environ) -> Settings:
         cache_table=environ.get("HOTFOOT_CACHE_TABLE") or None,
         cache_secret=_secret(environ),
         snap_start=environ.get("AWS_LAMBDA_INITIALIZATION_TYPE") == "snap-start",  # as AWS's runtime client asks
-        weights=environ.get("HOTFOOT_WEIGHTS") or None,
+        weights=environ.get("HOTFOOT_WEIGHTS", "").strip() or None,
     )
 
 
 @dataclass(frozen=True)
 class S3Access:
-    """Where S3 is, None for AWS's own, and with whose rights: keys, or an endpoint that gives some, as under SnapStart."""
+    """Where S3 is, None for AWS's own, and with whose rights: keys, or an endpoint that gives some, as under SnapStart.
+
+    Shown anywhere, it tells no secret.
+    """
 
     region: str | None
     endpoint: str | None
     key_id: str | None
-    secret: str | None
-    token: str | None
+    secret: str | None = field(repr=False)
+    token: str | None = field(repr=False)
     container_url: str | None
-    container_token: str | None
+    container_token: str | None = field(repr=False)
 
 
 def s3_access(environ: Mapping[str, str] = os.environ) -> S3Access:
-    """What the environment says of S3, by the names that AWS's own clients read."""
-    said = {name: environ.get(f"AWS_{name}") or None for name in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY", "SESSION_TOKEN")}
+    """What the environment says of S3, by the names that AWS's own clients read. Raises ArtifactError for an endpoint that is none."""
+    # without the white space that a file or a shell leaves around it: in a header it would be a fault, and that would quote the value
+    said = {key: text.strip() for key, text in environ.items() if key.startswith("AWS_") and text.strip()}
     # with a token in a file, or relative to a container's agent, obstore finds it by itself
-    own = said["ACCESS_KEY_ID"] is None and not environ.get("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE")
+    own = not {"AWS_ACCESS_KEY_ID", "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"} & set(said)
     return S3Access(
-        region=environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION") or None,
-        endpoint=environ.get("AWS_ENDPOINT_URL_S3") or environ.get("AWS_ENDPOINT_URL") or None,
-        key_id=said["ACCESS_KEY_ID"],
-        secret=said["SECRET_ACCESS_KEY"],
-        token=said["SESSION_TOKEN"],
-        container_url=(environ.get("AWS_CONTAINER_CREDENTIALS_FULL_URI") or None) if own else None,
-        container_token=environ.get("AWS_CONTAINER_AUTHORIZATION_TOKEN") or None,
+        region=said.get("AWS_REGION") or said.get("AWS_DEFAULT_REGION"),
+        endpoint=_endpoint(said),
+        key_id=said.get("AWS_ACCESS_KEY_ID"),
+        secret=said.get("AWS_SECRET_ACCESS_KEY"),
+        token=said.get("AWS_SESSION_TOKEN"),
+        container_url=said.get("AWS_CONTAINER_CREDENTIALS_FULL_URI") if own else None,
+        container_token=said.get("AWS_CONTAINER_AUTHORIZATION_TOKEN"),
     )
 
 
@@ -167,6 +172,23 @@ def cgroup_memory(root: Path = Path("/sys/fs/cgroup")) -> int | None:
             continue
         return int(text) if text.isdecimal() and int(text) < UNLIMITED else None
     return None
+
+
+def _endpoint(said: Mapping[str, str]) -> str | None:
+    """AWS's own variables, the service's before all services'. obstore breaks down over one that is no address."""
+    from urllib.parse import urlsplit  # which few have a use for
+
+    key = next((key for key in ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL") if key in said), None)
+    if key is None:
+        return None
+    try:
+        parts = urlsplit(said[key])
+        fits = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0 and not re.search(r"\s", said[key])
+    except ValueError:  # of a port or an IPv6 address
+        fits = False
+    if not fits:
+        raise ArtifactError(f"{key}={said[key]!r} in the environment is not of the form http://HOST:PORT or https://HOST.")
+    return said[key]
 
 
 def _level(environ: Mapping[str, str], key: str) -> str:

@@ -44,7 +44,8 @@ def freeze(model: Model, forget: Sequence[Hook]) -> None:
         hook()
     if model.memory is not None and model.memory.shared is not None:
         model.memory.shared.forget()
-    gc.collect()  # with the clients go their connections
+    gc.unfreeze()  # what was made before the handler was whole, too: the client that read the secret, with its connection
+    gc.collect()
     gc.freeze()  # or the first full collection reads every object there is: 12 MB, and 0.3 with it
 
 

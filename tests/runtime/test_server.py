@@ -21,8 +21,11 @@ import numpy as np
 import pytest
 from huggingface_hub import InferenceClient
 
-from hotfoot import server
-from hotfoot.contract.errors import EXIT_CODES, KINDS
+from hotfoot import server, settings
+from hotfoot.batching import ARENA
+from hotfoot.contract.errors import EXIT_CODES, KINDS, ArtifactError
+from hotfoot.http.limits import RUNNING
+from hotfoot.session import Session
 from hotfoot_build import cli
 from support.rigged import rigged_artifact
 from support.serving import artifact
@@ -213,3 +216,20 @@ def test_no_part_of_an_answer_waits_for_the_receipt_of_another(host: str) -> Non
 def test_every_kind_of_error_has_an_exit_code() -> None:
     assert set(EXIT_CODES) == set(KINDS)
     assert 0 not in EXIT_CODES.values()
+
+
+def test_weights_in_s3_are_of_one_artifact_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOTFOOT_WEIGHTS", "s3://bucket/key")
+    places = [artifact("text-classification"), artifact("feature-extraction")]
+    with pytest.raises(ArtifactError, match=r"HOTFOOT_WEIGHTS in the environment is of one artifact, and 2 are to be served\."):
+        server.opened(places, threads=1, waiting=None, log=print)
+
+
+def test_artifacts_of_one_server_share_the_memory_that_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings, "cgroup_memory", lambda: 2**40)  # so much that what this process holds is nothing beside it
+    places = [artifact("text-classification"), artifact("feature-extraction")]
+    for count in (1, 2):
+        made = server.opened(places[:count], threads=1, waiting=None, log=print)
+        sessions = [service.model.session for service in made.site.services]
+        rooms = [session.room for session in sessions if isinstance(session, Session)]
+        assert rooms == [pytest.approx(2**40 / (ARENA * RUNNING * count), rel=0.1)] * count

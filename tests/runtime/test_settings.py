@@ -24,12 +24,12 @@ def test_an_empty_environment_gives_the_defaults() -> None:
     assert found.layer_root == Path("/opt")
     assert (found.metrics_namespace, found.service, found.log_level) == ("hotfoot", "hotfoot", "INFO")
     assert found.memory_mb is None
-    assert found.memory_mb is None
+    assert (found.weights, found.snap_start) == (None, False)
     assert settings.artifact_dir(found) == Path("/opt/hotfoot/model")
 
 
 def test_an_empty_value_counts_as_unset() -> None:
-    keys = ["HOTFOOT_ARTIFACT", "HOTFOOT_LAYER_ROOT", "HOTFOOT_THREADS", "HOTFOOT_LOG_LEVEL"]
+    keys = ["HOTFOOT_ARTIFACT", "HOTFOOT_LAYER_ROOT", "HOTFOOT_THREADS", "HOTFOOT_LOG_LEVEL", "HOTFOOT_WEIGHTS"]
     keys += ["POWERTOOLS_METRICS_NAMESPACE", "POWERTOOLS_SERVICE_NAME"]
     assert settings.read(dict.fromkeys(keys, "")) == settings.read({})
 
@@ -44,13 +44,16 @@ def test_what_the_environment_says_is_read() -> None:
             "POWERTOOLS_METRICS_NAMESPACE": "mine",
             "POWERTOOLS_SERVICE_NAME": "shop",
             "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": "512",
+            "AWS_LAMBDA_INITIALIZATION_TYPE": "snap-start",
+            "HOTFOOT_WEIGHTS": " s3://bucket/key\n",
         }
     )
     assert settings.artifact_dir(found) == Path("/models/x")
     assert (found.layer_root, found.threads, found.log_level, found.metrics_namespace) == (Path("/layers"), 3, "DEBUG", "mine")
     assert found.service == "shop"
     assert found.memory_mb == 512
-    assert found.memory_mb is not None
+    assert found.snap_start
+    assert found.weights == "s3://bucket/key"
 
 
 @pytest.mark.parametrize("key", ["HOTFOOT_THREADS", "AWS_LAMBDA_FUNCTION_MEMORY_SIZE"])
@@ -188,3 +191,42 @@ def test_a_token_comes_without_the_space_around_it() -> None:
     assert settings.read({"HOTFOOT_TOKEN": ""}).token is None
     with pytest.raises(ArtifactError, match="HOTFOOT_TOKEN in the environment is blank"):
         settings.read({"HOTFOOT_TOKEN": " \n"})
+
+
+# --- S3
+
+ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
+
+
+def test_s3_s_own_endpoint_counts_before_that_of_all() -> None:
+    own, every = "http://127.0.0.1:9000", "https://[::1]/"
+    assert settings.s3_access(dict(zip(ENDPOINTS, (own, every), strict=True))).endpoint == own
+    assert settings.s3_access(dict(zip(ENDPOINTS, ("", every), strict=True))).endpoint == every
+    assert settings.s3_access({}).endpoint is None
+
+
+@pytest.mark.parametrize("key", ENDPOINTS)
+@pytest.mark.parametrize(
+    "value", ["localhost:9000", "garbage", "http://", "http://[bad", "http://a:1x", "http://a:0", "ftp://a", "http://a b"]
+)
+def test_an_endpoint_that_is_no_address_names_its_key(key: str, value: str) -> None:
+    with pytest.raises(ArtifactError) as caught:
+        settings.s3_access({key: value})
+    assert str(caught.value) == f"{key}={value!r} in the environment is not of the form http://HOST:PORT or https://HOST."
+
+
+def test_access_comes_without_the_space_around_it_and_shows_no_secret() -> None:
+    said = {"AWS_SECRET_ACCESS_KEY": " hid1", "AWS_SESSION_TOKEN": "hid2\n", "AWS_CONTAINER_AUTHORIZATION_TOKEN": "hid3\r\n"}
+    found = settings.s3_access({"AWS_ACCESS_KEY_ID": "AKIDTEST\n", **said})
+    assert (found.secret, found.token, found.container_token) == ("hid1", "hid2", "hid3")
+    assert found.key_id == "AKIDTEST"
+    assert "hid" not in repr(found)
+
+
+@pytest.mark.parametrize(
+    ("beside", "asked"),
+    [({}, True), ({"AWS_ACCESS_KEY_ID": "AKIDTEST"}, False), ({"AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE": "/token"}, False)],
+)
+def test_a_container_s_endpoint_is_for_who_has_nothing_else(beside: dict[str, str], asked: bool) -> None:
+    found = settings.s3_access({"AWS_CONTAINER_CREDENTIALS_FULL_URI": "http://127.0.0.1/x", **beside})
+    assert (found.container_url == "http://127.0.0.1/x") is asked

@@ -7,6 +7,7 @@ import importlib
 import json
 import random
 import sys
+import weakref
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +19,7 @@ import pytest
 import snapshot_restore_py
 from awslambdaric import lambda_runtime_hooks_runner as runner
 
-from hotfoot import snapshot
+from hotfoot import handlers, snapshot
 from hotfoot.batching import BATCH_TOKENS
 from hotfoot.bulk import queues, s3
 from hotfoot.contract.errors import InputError
@@ -150,6 +151,19 @@ def test_the_shared_table_is_opened_anew_and_asked_though_it_rested(monkeypatch:
         assert shared.get(list(wanted)) == {}
         snapshot.freeze(remembering, [])
         assert same(shared.get(list(wanted)), wanted)
+
+
+def test_what_was_let_go_before_the_handler_was_whole_is_not_in_the_snapshot() -> None:
+    """As the client that reads the secret, which lies in a circle as all of boto3's do."""
+
+    class Client:
+        def __init__(self) -> None:
+            self.me = self
+
+    gone = weakref.ref(Client())
+    handlers.whole()
+    snapshot.freeze(model("text-classification"), [])
+    assert gone() is None
 
 
 class Seeing:

@@ -7,16 +7,19 @@ import math
 import os
 import subprocess
 import sys
+import threading
+from collections import UserDict
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from hotfoot import reading
-from hotfoot.settings import MB_PER_VCPU
+from hotfoot.settings import MB_PER_VCPU, cgroup_cpus
 from support import real
 from support.serving import artifact
 
-CORES = len(os.sched_getaffinity(0))
+CORES = min(len(os.sched_getaffinity(0)), cgroup_cpus())
 
 # a function's process after a few requests: how many threads it has, and how many a prediction may use
 COUNT = """
@@ -95,7 +98,7 @@ def told(script: str, *arguments: str, **environ: str) -> Any:
 @pytest.mark.parametrize("memory_mb", [512, MB_PER_VCPU, 10_240])
 def test_a_function_has_the_threads_that_its_memory_grants(memory_mb: int) -> None:
     found, granted = told(COUNT, HOTFOOT_ARTIFACT=str(artifact("text-classification")), AWS_LAMBDA_FUNCTION_MEMORY_SIZE=str(memory_mb))
-    assert granted == max(1, min(CORES, math.ceil(memory_mb / MB_PER_VCPU)))
+    assert granted == max(1, math.ceil(min(CORES, memory_mb / MB_PER_VCPU)))
     # the engine's, of which this thread is one, and the tokenizer's; numpy's has none
     assert found == granted + granted
 
@@ -131,3 +134,32 @@ def test_the_environment_is_left_as_it_was(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setenv(reading.POOL, "5")
     reading.start_pool.__wrapped__(2)
     assert os.environ[reading.POOL] == "5"
+
+
+def test_two_models_opened_at_once_start_it_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither may take the other's number for the environment's, nor take it away from the other."""
+    meet = threading.Barrier(2)
+
+    class Environment(UserDict[str, str]):
+        def __contains__(self, key: object) -> bool:
+            found = super().__contains__(key)
+            with suppress(threading.BrokenBarrierError):
+                meet.wait(0.2)  # both have looked, if both can
+            return found
+
+    environment, faults = Environment(), list[BaseException]()
+    monkeypatch.setattr(os, "environ", environment)
+
+    def start() -> None:
+        try:
+            reading.start_pool.__wrapped__(2)
+        except KeyError as error:
+            faults.append(error)
+
+    both = [threading.Thread(target=start) for _ in range(2)]
+    for thread in both:
+        thread.start()
+    for thread in both:
+        thread.join()
+    assert faults == []
+    assert environment.data == {}

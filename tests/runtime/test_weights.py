@@ -8,9 +8,11 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from email.message import Message
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,7 @@ import numpy as np
 import pytest
 
 from hotfoot import settings, weights
-from hotfoot.contract.errors import ArtifactError
+from hotfoot.contract.errors import ArtifactError, UnsupportedError
 from hotfoot.contract.manifest import WEIGHTS, FileEntry
 from hotfoot.model import Model
 from hotfoot_build import weights as parting
@@ -114,6 +116,47 @@ def test_what_is_missing_forbidden_or_away_is_told_apart(server: Server) -> None
         fetched(server)
 
 
+@pytest.mark.parametrize("line", ["", "\n"])  # S3 has a line break there, other stores none
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [
+        (400, r"could not be read from byte 0 on: .* 400 Bad Request: ExpiredToken\. Is S3 reachable\?"),
+        (401, r"may not be read: .* 401 Unauthorized: ExpiredToken\. The credentials that were found do not hold, or none were\."),
+        (403, r"may not be read: .* 403 Forbidden: ExpiredToken\. The function's role must allow s3:GetObject on it\."),
+    ],
+)
+def test_of_what_a_store_answers_its_code_alone_is_told(status: int, message: str, line: str) -> None:
+    """S3 sends a session token that does not hold back whole."""
+    body = f'<?xml version="1.0" encoding="UTF-8"?>{line}<Error><Code>ExpiredToken</Code><Token-0>of-the-role</Token-0></Error>'
+    with answering(body.encode(), lambda _headers: status) as url:
+        read = weights.reader(BUCKET, KEY, settings.s3_access({**KEYS, "AWS_SESSION_TOKEN": "of-the-role", "AWS_ENDPOINT_URL": url}))
+        with pytest.raises(ArtifactError, match=message) as caught:
+            weights.fetch(read, WHOLE, URL)
+    assert "of-the-role" not in str(caught.value)
+    assert "<" not in str(caught.value)
+
+
+def test_after_a_part_has_failed_no_other_is_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where nobody answers all that run fail at one moment, and as many more would take as long again."""
+    monkeypatch.setattr(weights, "PART", 64 * 1024)
+    begun, meet = list[int](), threading.Barrier(weights.AT_ONCE)
+
+    def read(start: int, _end: int) -> tuple[int, list[bytes]]:
+        begun.append(start)
+        if len(begun) <= weights.AT_ONCE:
+            meet.wait(10)
+        raise TimeoutError("nobody")
+
+    with pytest.raises(ArtifactError, match=r"from byte 0 on: nobody\. Is S3 reachable\?"):
+        weights.fetch(read, WHOLE, URL)
+    assert len(begun) == weights.AT_ONCE < len(BODY) / weights.PART
+
+
+def test_a_part_that_ends_too_soon_is_told_as_that() -> None:
+    with pytest.raises(ArtifactError, match=r"could not be read: of bytes 0 to 1000003 came 7\."):
+        weights.fetch(lambda start, _end: (len(BODY), [BODY[start : start + 7]]), WHOLE, URL)
+
+
 def test_nobody_there_is_told_after_a_few_tries(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(weights.TRIES, "max_retries", 1)
     access = settings.s3_access({**KEYS, "AWS_ENDPOINT_URL": "http://127.0.0.1:9"})
@@ -139,18 +182,15 @@ def test_a_session_token_is_sent_along(server: Server) -> None:
 
 
 @contextmanager
-def credentials(**found: str) -> Iterator[tuple[str, list[str | None]]]:
-    """An endpoint that gives these credentials to who brings the token; its address, and what was brought."""
-    asked: list[str | None] = []
+def answering(body: bytes, status: Callable[[Message], int]) -> Iterator[str]:
+    """The address of a server that answers this, with the status that a request's headers ask for."""
 
     class Handler(BaseHTTPRequestHandler):
         def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class calls it so
             """Say nothing."""
 
         def do_GET(self) -> None:
-            asked.append(self.headers.get("Authorization"))
-            body = json.dumps(found).encode()
-            self.send_response(200 if asked[-1] == "the-token" else 403)
+            self.send_response(status(self.headers))
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
@@ -159,10 +199,23 @@ def credentials(**found: str) -> Iterator[tuple[str, list[str | None]]]:
         thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.05})
         thread.start()
         try:
-            yield f"http://127.0.0.1:{running.server_port}/2021-01-01/credentials", asked
+            yield f"http://127.0.0.1:{running.server_port}"
         finally:
             running.shutdown()
             thread.join()
+
+
+@contextmanager
+def credentials(**found: str) -> Iterator[tuple[str, list[str | None]]]:
+    """An endpoint that gives these credentials to who brings the token; its address, and what was brought."""
+    asked: list[str | None] = []
+
+    def status(headers: Message) -> int:
+        asked.append(headers.get("Authorization"))
+        return 200 if asked[-1] == "the-token" else 403
+
+    with answering(json.dumps(found).encode(), status) as url:
+        yield f"{url}/2021-01-01/credentials", asked
 
 
 def of_container(url: str, brought: str = "the-token") -> dict[str, str]:
@@ -177,6 +230,20 @@ def test_without_keys_the_container_endpoint_is_asked_once(server: Server) -> No
     assert asked == ["the-token"]
 
 
+def test_the_endpoint_is_asked_past_any_proxy_and_may_give_keys_alone(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    with credentials(AccessKeyId="ASIACONTAINER", SecretAccessKey="s") as (url, asked):
+        assert fetched(server, of_container(url)) == BODY
+        assert set(server.objects.signed) == {("ASIACONTAINER", "")}
+        monkeypatch.setattr(urllib.request, "_opener", None)  # it would keep the proxies of the first request in this process
+        with credentials(AccessKeyId="of a proxy") as (proxy, told):
+            monkeypatch.setenv("http_proxy", proxy)
+            monkeypatch.delenv("no_proxy", raising=False)
+            monkeypatch.delenv("NO_PROXY", raising=False)
+            found = weights._of_container(settings.s3_access(of_container(url)))()
+    assert found["access_key_id"] == "ASIACONTAINER"
+    assert (asked, told) == (["the-token"] * 2, [])
+
+
 def test_keys_come_before_the_endpoint(server: Server) -> None:
     with credentials(AccessKeyId="ASIACONTAINER", SecretAccessKey="s") as (url, asked):
         assert fetched(server, {**of_container(url), **KEYS}) == BODY
@@ -187,16 +254,34 @@ def test_keys_come_before_the_endpoint(server: Server) -> None:
 def test_an_endpoint_that_gives_none_is_named(server: Server) -> None:
     with (
         credentials(AccessKeyId="ASIACONTAINER", SecretAccessKey="s") as (url, _),
-        pytest.raises(ArtifactError, match=r"may not be read: .*HTTP Error 403"),
+        pytest.raises(ArtifactError, match=r"may not be read: .*HTTP Error 403: Forbidden\. The credentials "),
     ):
         fetched(server, of_container(url, "another"))
     assert server.objects.requests == []
 
 
-@pytest.mark.parametrize("url", ["https://a/b", "s3://bucket", "s3://bucket/", "bucket/key", "s3://b/k?versionId=1", "s3:///key"])
+REFUSED = ["https://a/b", "s3://bucket", "s3://bucket/", "bucket/key", "s3://b/k?versionId=1", "s3:///key"]
+REFUSED += ["s3://b/a//k", "s3://b/a/../k", "s3://b/k/", "s3://b/a\nk", "s3://b c/k", "s3://a:b@c/k"]
+
+
+@pytest.mark.parametrize("url", REFUSED)
 def test_another_kind_of_address_is_refused(url: str) -> None:
     with pytest.raises(ArtifactError, match="is not of the form s3://BUCKET/KEY"):
         weights.place(url)
+
+
+@pytest.mark.parametrize("key", ["a b", "ü", "a%20b", "a+b~c"])
+def test_a_key_is_taken_as_it_is_written(server: Server, key: str) -> None:
+    server.objects.put(BUCKET, key, BODY)
+    bucket, named = weights.place(f"s3://{BUCKET}/{key}")
+    assert fetched(server, key=named) == BODY
+    assert (bucket, set(server.objects.requests)) == (BUCKET, {("GET", key)})
+
+
+def test_without_obstore_it_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "obstore", None)
+    with pytest.raises(UnsupportedError, match=r"obstore, which is not installed\. Install hotfoot\[s3\]"):
+        weights.reader(BUCKET, KEY, settings.s3_access(KEYS))
 
 
 ANSWER = """

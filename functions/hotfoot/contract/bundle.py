@@ -57,7 +57,7 @@ class Bundle:
 
     @property
     def zipped_bytes(self) -> int:
-        """What a first deployment uploads; later ones upload only what changed."""
+        """What a first deployment uploads of the code and every layer; later ones upload only what changed."""
         return self.code.zipped_bytes + sum(layer.zipped_bytes for layer in self.layers)
 
 
