@@ -60,16 +60,21 @@ class Choice:
     reason: str
 
 
+def check_asked(asked: str | None, target: Target) -> None:
+    """Raise InputError for an unknown package, BudgetError for one that the target cannot run, whatever the sizes are."""
+    if asked is not None and asked not in PACKAGES:
+        raise InputError(f"is {asked!r}; it must be one of {', '.join(PACKAGES)}.", where="package")
+    if target.system == "container" and asked not in (None, "image"):
+        raise BudgetError(f"{target.name} runs images, not {asked}.", hint="Leave the package out, or say image.")
+
+
 def choose(parts: Parts, target: Target, asked: str | None = None) -> Choice:
     """The package that fits, the one with the shortest way to the function first; or the one that is asked for.
 
-    Raises InputError for an unknown package, BudgetError with the sizes for one that cannot be, and where none can.
+    Raises what `check_asked` raises, BudgetError with the sizes for one that cannot be, and where none can.
     """
-    if asked is not None and asked not in PACKAGES:
-        raise InputError(f"is {asked!r}; it must be one of {', '.join(PACKAGES)}.", where="package")
+    check_asked(asked, target)
     if target.system == "container":
-        if asked not in (None, "image"):
-            raise BudgetError(f"{target.name} runs images, not {asked}.", hint="Leave the package out, or say image.")
         return Choice("image", f"{size(parts.artifact)} artifact; no package limit on {target.name}")
     tried: dict[Package, Choice | str] = {package: TRIES[package](parts, target) for package in PACKAGES}
     for package, found in tried.items():

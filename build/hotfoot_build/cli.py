@@ -105,7 +105,7 @@ def bundle(
     from hotfoot_build import bundle_command
 
     folder, usual = flags.folders(artifact)
-    typer.echo(bundle_command.bundle(folder, out or usual, python, package or flags.package(artifact), console))
+    typer.echo(bundle_command.bundle(folder, out or usual, python, flags.package(artifact) if package is None else package, console))
 
 
 @app.command()

@@ -16,7 +16,7 @@ from rich.table import Table
 from hotfoot import targets, task
 from hotfoot.contract import bundle as bundles
 from hotfoot.contract import codec, manifest
-from hotfoot.contract.bundle import BUNDLE, Bundle
+from hotfoot.contract.bundle import BUNDLE, MODEL_PLACE, Bundle
 from hotfoot.contract.errors import ArtifactError, InputError, UnsupportedError
 from hotfoot.contract.manifest import Manifest
 from hotfoot.http.events import direct_event
@@ -96,7 +96,8 @@ def opened(artifact: Path, options: Options, progress: Progress) -> Iterator[tup
     require_here(target.name, target.arch)
     with tempfile.TemporaryDirectory(prefix="hotfoot-cold-") as room:
         with progress.step("bundle") as step:
-            made = packaging.bundle(folder, Path(room) / "bundle", progress=step, python=options.python)
+            package = flags.package(artifact)
+            made = packaging.bundle(folder, Path(room) / "bundle", progress=step, python=options.python, package=package)
             step.result = f"{made.target}, Python {made.python}, for the time of this measurement"
         yield Path(room) / "bundle", Path("cold") / folder.resolve().name
 
@@ -124,7 +125,7 @@ def question(folder: Path, made: Bundle, text: str | None) -> dict[str, Any]:
 
 def _manifest(folder: Path, made: Bundle) -> Manifest:
     (layer,) = [layer for layer in made.layers if layer.kind == "model"]
-    return manifest.read(folder / layer.path / "hotfoot" / "model")
+    return manifest.read(folder / layer.path / MODEL_PLACE)
 
 
 def measured(folder: Path, made: Bundle, asked: dict[str, Any], options: Options, report: Callable[[str], None]) -> Budget:

@@ -37,8 +37,8 @@ QEMU = ("qemu-x86_64-static", "qemu-x86_64")
 SHOWN = frozenset(
     "HOTFOOT_" + name
     for name in (
-        "ANSWER_SHAPE", "ARTIFACT", "CACHE_MB", "CACHE_TABLE", "EXPORT_PYTHON", "LAYER_ROOT", "LOG_LEVEL", "NAME", "RESULTS_BUCKET",
-        "RESULTS_PREFIX", "THREADS",
+        "ANSWER_SHAPE", "ARTIFACT", "CACHE_MB", "CACHE_TABLE", "COLD_HANDLER", "EXPORT_PYTHON", "LAYER_ROOT", "LOG_LEVEL", "NAME",
+        "RESULTS_BUCKET", "RESULTS_PREFIX", "THREADS", "WEIGHTS",
     )
 )  # fmt: skip
 HIDDEN = frozenset({"HOTFOOT_BULK", "HOTFOOT_CACHE_SECRET", "HOTFOOT_MODELS", "HOTFOOT_TOKEN"})
@@ -205,6 +205,15 @@ def cdk(target: Target | None) -> list[Finding]:
     return [Finding("cdk", _absent(_is_lambda(target)), "deploys; neither cdk nor npx is on PATH", fix)]
 
 
+def docker(_: Target | None) -> list[Finding]:
+    """What makes an image of a bundle that is to be one; the CDK lets a variable name another. Nobody else needs it."""
+    name = os.environ.get("CDK_DOCKER") or "docker"
+    if binary := shutil.which(name):
+        return [Finding("docker", "ok", f"{advice.short(Path(binary))}, for bundles that become images")]
+    words = f"{name} is not on PATH; it is needed only where a bundle becomes an image"
+    return [Finding("docker", "warning", words, "export CDK_DOCKER=podman  # for cdk deploy; or from https://docs.docker.com/get-docker")]
+
+
 def aws(_: Target | None) -> list[Finding]:
     """Credentials and region, as far as files and variables say. A warning where they lack: the CDK may know of others."""
     try:
@@ -251,6 +260,7 @@ def checkout(_: Target | None) -> list[Finding]:
     for name, binaries, fix in (
         ("Chromium", BROWSERS, "sudo apt-get install chromium"),
         ("qemu", QEMU, "sudo apt-get install qemu-user-static"),
+        ("buildah", ("buildah",), "sudo apt-get install buildah"),
     ):
         there = next((path for each in binaries if (path := shutil.which(each))), None)
         found.append(Finding(name, "ok", f"{there}, {use}") if there else Finding(name, "warning", f"not on PATH; {use}", fix))
@@ -270,7 +280,7 @@ def _absent(needed: bool) -> Status:
 
 
 # in this order; those of the second and third kind are for no target or one on Lambda, and for no target
-ALWAYS: tuple[Check, ...] = (this_python, extras, onnx_runtime, machine, cache_folder, export_environment, uv)
+ALWAYS: tuple[Check, ...] = (this_python, extras, onnx_runtime, machine, cache_folder, export_environment, uv, docker)
 LAMBDA: tuple[Check, ...] = (bytecode_python, node, cdk, aws)
 ALONE: tuple[Check, ...] = (threads, hub_token, variables, checkout)
 

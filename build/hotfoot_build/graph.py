@@ -1,4 +1,4 @@
-"""An ONNX graph on its way through the passes: load, look, and save in one canonical form."""
+"""An ONNX graph on its way through the passes: load, look, change, and bring into one canonical form."""
 
 from __future__ import annotations
 
@@ -67,13 +67,6 @@ def load(path: Path, role: str = "model") -> Graph:
     return Graph(role, model)
 
 
-def save(graph: Graph, path: Path) -> GraphSpec:
-    """Write the graph in canonical form, so that the same graph gives the same bytes, and describe its door."""
-    canonicalize(graph)
-    write(graph, path)
-    return describe(graph, path.name)
-
-
 def describe(graph: Graph, file: str) -> GraphSpec:
     """The graph's door, and the file that it lies in."""
     return GraphSpec(graph.role, file, tuple(map(_door, graph.ir.inputs)), tuple(map(_door, graph.ir.outputs)))
@@ -90,7 +83,10 @@ def write(graph: Graph, path: Path) -> None:
 
 
 def canonicalize(graph: Graph) -> None:
-    """Drop what has no effect (unused nodes, doc strings, exporter metadata) and number every name in order of use."""
+    """Drop what has no effect (unused nodes, doc strings, exporter metadata) and number every name in order of use.
+
+    The same graph then gives the same bytes.
+    """
     common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(graph.model)
     common.RemoveUnusedNodesPass()(graph.model)
     common.TopologicalSortPass()(graph.model)

@@ -26,6 +26,7 @@ target = "lambda-arm64"           # `hotfoot targets` lists them
 # entailment = "LABEL_2"          # of zero-shot-classification: where no label of the model is called so
 # known = "known.txt"             # texts whose tokens the tokenizer's layer brings along
 # samples = "samples.txt"         # texts to prove the artifact on
+# package = "layers"              # or "s3" or "image"; without it, the first of these that fits
 # thresholds = { cosine_mean = 0.99 }
 
 [deploy.embed]                    # hotfoot bundle embed, then: cdk deploy hotfoot-embed

@@ -7,7 +7,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from hotfoot.model import Model
 from hotfoot.task import Array, Encoded, Task, load
 from hotfoot.tokenizer import open_tokenizer
 from hotfoot_build import graph as graphs
+from hotfoot_build import weights
 from hotfoot_build.calibrate import TOKENIZER_TEXTS, Samples
 from hotfoot_build.exchange import Reference
 from hotfoot_build.passes.int8_rowwise import widen_weights
@@ -140,12 +141,14 @@ def for_this_host(artifact: Path) -> Iterator[Path]:
         yield artifact
         return
     with tempfile.TemporaryDirectory(prefix="hotfoot-parity-") as folder:
-        copy = Path(folder, "artifact")
-        shutil.copytree(artifact, copy)
-        for spec in manifests.read(artifact).graphs:
-            widened = graphs.load(artifact / spec.file, spec.role)
-            widen_weights(widened)
-            graphs.save(widened, copy / spec.file)
+        copy, made = Path(folder, "artifact"), manifests.read(artifact)
+        shutil.copytree(artifact, copy, ignore=shutil.ignore_patterns(manifests.WEIGHTS, *(spec.file for spec in made.graphs)))
+        widened = [graphs.load(artifact / spec.file, spec.role) for spec in made.graphs]
+        for graph in widened:
+            widen_weights(graph)
+        weights.save(widened, copy)
+        files = manifests.describe(copy, [copy / entry.path for entry in made.files])
+        (copy / manifests.MANIFEST).write_text(manifests.dumps(replace(made, files=files)), encoding="utf-8")
         yield copy
 
 

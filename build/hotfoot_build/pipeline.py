@@ -89,6 +89,7 @@ def build(request: BuildRequest, progress: Progress) -> Built:
     Raises HotfootError: input, unsupported, pass, parity or budget, with what to do.
     """
     chosen, target = task.load(request.task), targets.load(request.target)
+    budget.check_asked(request.package, target)
     wanted = parity.thresholds(chosen, GATE if request.precision == AUTO else request.precision, request.thresholds or {})
     samples = calibrate.samples(chosen.corpus, request.samples)
     with progress.step("resolve") as step:

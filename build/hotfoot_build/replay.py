@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hotfoot.contract import codec
+from hotfoot.contract import manifest as manifests
 from hotfoot.contract.errors import ArtifactError, ParityError
 from hotfoot.contract.manifest import SAMPLES
 from hotfoot.model import Model
@@ -47,12 +48,12 @@ class Samples:
 
 
 def record(artifact: Path, model: Model) -> None:
-    """Ask the model and write `samples.json` into the artifact."""
+    """Ask the model, which may be open from a copy that suits this machine, and write `samples.json` into the artifact."""
     given: dict[str, Any] = {"truncate": True} if "truncate" in model.task.parameters else {}
     if "max_new_tokens" in model.task.parameters:
         given |= {"max_new_tokens": 8}  # each further token is one more that another CPU may choose otherwise, by a hair
     samples = tuple(Sample(inputs, given, _answer(model, inputs, given)) for inputs in (model.sample, *_inputs(model)))
-    (artifact / SAMPLES).write_text(codec.dumps(Samples(model.manifest.digest, samples)), encoding="utf-8")
+    (artifact / SAMPLES).write_text(codec.dumps(Samples(manifests.read(artifact).digest, samples)), encoding="utf-8")
 
 
 def read(artifact: Path) -> Samples:

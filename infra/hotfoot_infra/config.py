@@ -7,8 +7,9 @@ from pathlib import Path
 
 from hotfoot import targets
 from hotfoot.contract import bundle, project
-from hotfoot.contract.bundle import Bundle
+from hotfoot.contract.bundle import MODEL_PLACE, Bundle
 from hotfoot.contract.errors import HotfootError, InputError
+from hotfoot.contract.manifest import WEIGHTS
 from hotfoot.contract.project import Api, Deploy, Project
 from hotfoot.contract.target import MIB
 from hotfoot_infra import models
@@ -105,6 +106,11 @@ def faults(made: Bundle, directory: Path) -> list[str]:
     if target.system != "lambda":
         return [f"the bundle is for {target.name}, which is no Lambda; build with --target lambda-arm64 or lambda-x86_64"]
     found = [f"{part.path} is missing in {directory}" for part in (*made.layers, made.code) if not (directory / part.path).is_dir()]
+    files = [
+        *([f"{made.weights.path}/{MODEL_PLACE}/{WEIGHTS}"] if made.weights else []),
+        *(["Dockerfile"] if made.package == "image" else []),
+    ]
+    found += [f"{file} is missing in {directory}" for file in files if not (directory / file).is_file()]
     if made.package == "image":  # neither limit is about images, and theirs was checked when it was bundled
         return found
     if target.limits.layers is not None and len(made.layers) > target.limits.layers:

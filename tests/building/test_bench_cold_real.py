@@ -6,12 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from hotfoot_build.bench import case, cold, cold_peer, cold_starts
+from hotfoot.targets import machine_arch
+from hotfoot_build.bench import case, cold, cold_imports, cold_peer, cold_starts
 from hotfoot_build.bench.cold_imports import BARE, BUNDLED, STALE, ZIPPED
 from hotfoot_build.bench.timing import Ratio
+from hotfoot_build.package import interpreters
 from hotfoot_build.package.bundle import bundle
 from hotfoot_build.progress import Step
 from support import tiny
+from support.handmade import retarget
+from support.parted import parted_artifact
 
 pytestmark = pytest.mark.slow
 SILENT = Step(lambda _: None)
@@ -36,6 +40,19 @@ def test_a_real_bundle_is_measured(tmp_path: Path) -> None:
         assert kind.requests == (5, 10, 15, 20)
         assert all(40e6 < count <= kind.peak for count in kind.resident)
     assert found.notes == ("The peers were left out, as --no-peers asked.",)
+
+
+def test_the_imports_of_a_bundle_whose_weights_are_in_s3_are_measured_too(tmp_path: Path) -> None:
+    artifact, minor = parted_artifact(tmp_path / "artifact", "feature-extraction"), interpreters.running_minor()
+    retarget(artifact, f"lambda-{machine_arch()}")
+    made = bundle(artifact, tmp_path / "bundle", progress=print, python=minor, package="s3")
+    python = interpreters.find(minor)
+    assert python is not None
+    laid = cold_imports.trees(tmp_path / "bundle", made, python, tmp_path / "trees", SILENT)
+    for one in laid.values():
+        assert (one.opt / "python" / "obstore" / "__init__.py").is_file()
+        assert "hotfoot.model" in cold_imports.modules(one, python.path, "hotfoot.handlers.http")
+    assert not list((tmp_path / "trees" / BARE).rglob("*.pyc"))
 
 
 @pytest.mark.parametrize("way", sorted(cold_peer.WAYS))

@@ -14,6 +14,7 @@ import pytest
 from hotfoot.contract import codec
 from hotfoot.contract.errors import ArtifactError
 from hotfoot.contract.platforms import LAMBDA_SESSION
+from hotfoot_build.bench import __main__ as bench
 from hotfoot_build.bench import report, sessions
 from hotfoot_build.bench.case import Shape
 from hotfoot_build.bench.peer import Peer
@@ -122,17 +123,29 @@ def test_the_script_explains_itself_and_refuses_what_it_does_not_know() -> None:
     for arguments in ([], ["--help"]):
         helped = call(bench, *arguments)
         assert (helped.returncode, helped.stderr) == (0, "")
-        assert helped.stdout.startswith("usage: scripts/bench passes | sessions | http | cold [options]\n")
+        assert helped.stdout.startswith("usage: scripts/bench passes | sessions | http | cold | weights [options]\n")
     wrong = call(bench, "peers")
     assert (wrong.returncode, wrong.stdout, wrong.stderr) == (2, "", "bench: there is no peers; see scripts/bench --help\n")
 
 
-@pytest.mark.parametrize("command", ["passes", "sessions", "http"])
+def test_the_script_knows_every_command() -> None:
+    script = (ROOT / "scripts" / "bench").read_text(encoding="utf-8")
+    commands = [str(command.callback.__name__) for command in bench.app.registered_commands if command.callback]
+    assert f"usage: scripts/bench {' | '.join(commands)} [options]" in script
+    assert f"  {' | '.join(commands)}) ;;" in script, "or it refuses one"
+    for command in commands:
+        assert f"\n  {command} " in script.partition("tell little.\n")[2].partition("  scripts/bench")[0], f"{command} is not described"
+
+
+MEASURED = {"passes": "--models", "sessions": "--models", "http": "artifact", "cold": "bundle", "weights": "--megabytes"}
+
+
+@pytest.mark.parametrize("command", list(MEASURED))
 def test_each_command_names_its_options_and_files(command: str) -> None:
     done = call(sys.executable, "-m", "hotfoot_build.bench", command, "--help")
     assert done.returncode == 0, done.stderr
-    model = "--models" if command != "http" else "artifact"
-    for word in (model, "--out", "--rounds", "--quick", f"{command}.json", f"{command}.md"):
+    turns = "--runs" if command == "cold" else "--rounds"
+    for word in (MEASURED[command], "--out", turns, "--quick", f"{command}.json", f"{command}.md"):
         assert word in done.stdout
 
 

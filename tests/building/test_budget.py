@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from hotfoot import targets
 from hotfoot.contract.bundle import Package
 from hotfoot.contract.errors import BudgetError, InputError
-from hotfoot_build import budget
+from hotfoot_build import budget, pipeline
 from hotfoot_build.budget import BASE_IMAGE_BYTES, S3_BYTES, Parts, choose
+from hotfoot_build.pipeline import BuildRequest
+from hotfoot_build.progress import silent
 
 LAMBDA = targets.load("lambda-arm64")
 LIMIT = 262_144_000
@@ -78,6 +81,14 @@ def test_a_container_is_an_image_of_any_size() -> None:
     assert choose(SMALL, target).package == "image"
     with pytest.raises(BudgetError, match="cpu-container-arm64 runs images, not s3"):
         choose(SMALL, target, "s3")
+
+
+@pytest.mark.parametrize(("package", "told"), [("zip", "must be one of layers, s3, image"), ("s3", "x86_64 runs images, not s3")])
+def test_a_build_is_told_before_it_begins(package: str, told: str, tmp_path: Path) -> None:
+    """The model is nowhere: whoever looked for it first would say so."""
+    request = BuildRequest(str(tmp_path / "none"), "feature-extraction", "cpu-container-x86_64", package=package)
+    with pytest.raises((InputError, BudgetError), match=told):
+        pipeline.build(request, silent())
 
 
 def test_the_estimates_are_there_for_every_machine() -> None:

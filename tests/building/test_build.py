@@ -18,7 +18,7 @@ from hotfoot.contract import manifest
 from hotfoot.contract.errors import ArtifactError, InputError, ParityError, PassError, UnsupportedError
 from hotfoot.contract.manifest import WEIGHTS
 from hotfoot.model import Model
-from hotfoot_build import calibrate, graph, parity, pipeline, weights
+from hotfoot_build import calibrate, graph, parity, pipeline, replay, weights
 from hotfoot_build.resolve import Snapshot
 from support import tiny
 from support.hub import serve
@@ -215,6 +215,22 @@ def test_the_widened_copy_for_other_hosts_answers_the_same(monkeypatch: pytest.M
         assert widened != built.path
         copy = Model.open(widened, foreign=True).outputs(texts)[1]
     assert all(np.array_equal(a, b) for a, b in zip(plain, copy, strict=True))
+
+
+@pytest.mark.parametrize("name", ["embed", "shared"])
+def test_a_host_without_vnni_proves_weights_that_lie_beside_their_graph(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The whole build there; it opens a copy with other weights, and what it writes is of the artifact."""
+    monkeypatch.setattr(targets, "cpu_features", lambda: frozenset({"avx2"}))
+    monkeypatch.setattr(targets, "machine_arch", lambda: "x86_64")
+    monkeypatch.setattr(weights, "LEAST", 1_000)
+    built = tiny.run_build(tiny.request(name, tmp_path / "out", "int8", target="lambda-arm64"))
+    assert WEIGHTS in {f.path for f in built.manifest.files}
+    assert replay.read(built.path).digest == manifest.read(built.path).digest
+    with parity.for_this_host(built.path) as widened:
+        assert (widened / WEIGHTS).read_bytes() != (built.path / WEIGHTS).read_bytes()
+        manifest.verify(widened)
+        outputs = [Model.open(path, foreign=True).outputs(("the quick brown fox", "Maria"))[1] for path in (built.path, widened)]
+    assert all(np.array_equal(a, b) for a, b in zip(*outputs, strict=True))
 
 
 def command(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:

@@ -22,6 +22,7 @@ from hotfoot_build import cli, cold_command
 from hotfoot_build.cold import probe, starts
 from hotfoot_build.cold.budget import Budget
 from hotfoot_build.cold_command import Options
+from hotfoot_build.package import bundle as packaging
 from hotfoot_build.package import interpreters, tree
 from hotfoot_build.progress import silent
 from support.bundled import rigged_bundle, session_cache
@@ -70,6 +71,24 @@ def test_what_cannot_be_started_here_is_refused_before_anything_is_made(tmp_path
     assert refused(tmp_path / "neither").startswith(f"{tmp_path / 'neither'} is neither an artifact nor a bundle.")
     monkeypatch.chdir(tmp_path)
     assert refused(Path("absent")).startswith("there is no folder absent")
+
+
+def test_an_artifact_by_its_name_is_bundled_as_its_table_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    table = f'[build.one]\nmodel = "m"\ntask = "feature-extraction"\ntarget = "lambda-{HERE}"\npackage = "s3"\n'
+    Path("hotfoot.toml").write_text(table, encoding="utf-8")
+    write_artifact(tmp_path / "artifacts" / "one", target=f"lambda-{HERE}")
+    made, asked = index(tmp_path / "made"), []
+
+    def bundled(folder: Path, _out: Path, *, package: str | None, **_: object) -> Bundle:
+        asked.append((folder.resolve(), package))
+        return made
+
+    monkeypatch.setattr(packaging, "bundle", bundled)
+    for artifact in (Path("one"), Path("artifacts/one")):
+        with cold_command.opened(artifact, Options(), silent()) as (_, report):
+            assert report == Path("cold/one")
+    assert asked == [(tmp_path / "artifacts" / "one", "s3"), (tmp_path / "artifacts" / "one", None)]
 
 
 @pytest.mark.parametrize("name", task.names())

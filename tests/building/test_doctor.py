@@ -244,6 +244,16 @@ def test_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [(each.status, each.fix) for each in wrong] == [("warning", "unset HOTFOOT_THREADS"), ("warning", "unset HOTFOOT_BULK")]
 
 
+def test_what_makes_images(monkeypatch: pytest.MonkeyPatch, bare: Path) -> None:
+    monkeypatch.delenv("CDK_DOCKER", raising=False)
+    assert only(doctor.docker(None)).status == "warning", "most bundles need none"
+    program(bare, "docker")
+    assert only(doctor.docker(None)).status == "ok"
+    monkeypatch.setenv("CDK_DOCKER", "podman")
+    assert only(doctor.docker(None)).detail.startswith("podman is not on PATH")
+    assert all(doctor.docker in doctor.checks(target) for target in (None, LAMBDA, CONTAINER))
+
+
 def test_what_is_unset_is_what_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOTFOOT_CACHE_TABLE", "shared")  # and no secret
     assert doctor.variables(None)[1].fix == "unset HOTFOOT_CACHE_TABLE"
@@ -258,10 +268,11 @@ def test_the_known_variables_are_those_of_the_sources() -> None:
 @pytest.mark.parametrize("user", [0, 1000])
 def test_what_only_a_checkout_needs(user: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, bare: Path) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: user)
-    assert states(doctor.checkout(None)) == {"Chromium": "warning", "qemu": "warning", "root": "ok" if user == 0 else "warning"}
-    program(bare, "google-chrome")
-    program(bare, "qemu-x86_64")
-    assert [finding.status for finding in doctor.checkout(None)][:2] == ["ok", "ok"]
+    programs = {"Chromium": "warning", "qemu": "warning", "buildah": "warning"}
+    assert states(doctor.checkout(None)) == {**programs, "root": "ok" if user == 0 else "warning"}
+    for name in ("google-chrome", "qemu-x86_64", "buildah"):
+        program(bare, name)
+    assert [finding.status for finding in doctor.checkout(None)][:3] == ["ok", "ok", "ok"]
     monkeypatch.setattr(advice, "CHECKOUT", tmp_path)
     assert doctor.checkout(None) == []
     assert advice.own("infra") == "'hotfoot[infra]'"

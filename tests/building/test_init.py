@@ -33,6 +33,7 @@ def test_what_is_commented_out_is_right_too(tmp_path: Path) -> None:
     lines = [line.removeprefix("# ") if "=" in line or line.startswith("# [") else line for line in TEMPLATE.splitlines()]
     (tmp_path / FILE).write_text("\n".join([*lines, "[deploy.pii]", "[deploy.mood]"]), encoding="utf-8")
     read = project.read(tmp_path / FILE)
+    assert read.build("embed").package == "layers"
     made = read.deploys["embed"]
     assert made.bulk is not None
     assert (made.bulk.results_prefix, made.shared_cache) == ("results", True)

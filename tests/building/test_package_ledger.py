@@ -118,6 +118,16 @@ def test_shares_are_of_the_targets_limit(made: Path) -> None:
     assert sum(part.share or 0 for part in found.parts) == pytest.approx(found.share, abs=4e-6)
 
 
+def test_an_image_is_held_against_its_own_limit(made: Path, tmp_path: Path) -> None:
+    bundle(tmp_path / "artifact", tmp_path / "image", progress=print, python=HERE, package="image")
+    found, layers = ledger.read(tmp_path / "image"), ledger.read(made)
+    limit = targets.load("lambda-x86_64").limits.image_bytes
+    assert found.unzipped_bytes == layers.unzipped_bytes
+    assert limit is not None
+    assert (found.limit_bytes, found.left_bytes) == (limit, limit - found.unzipped_bytes)
+    assert found.parts[0].share == pytest.approx(found.parts[0].unzipped_bytes / limit, abs=5e-7)
+
+
 def test_what_each_rule_saved_is_there_also_from_the_cache(made: Path, tmp_path: Path) -> None:
     saved = ledger.read(made).saved
     assert set(saved) == {rule.name for rule in prune.RULES}

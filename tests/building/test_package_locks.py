@@ -9,7 +9,7 @@ import pytest
 from hotfoot_build.package.wheels import LOCKS
 
 ROOT = Path(__file__).resolve().parents[2]
-NAMES = ("container", "ric", "rie", "runtime")  # those of scripts/lock
+NAMES = ("container", "ric", "rie", "runtime", "weights")  # those of scripts/lock that name every package
 
 
 def wanted(name: str) -> set[str]:

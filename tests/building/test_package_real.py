@@ -13,10 +13,14 @@ import pytest
 from hotfoot import targets
 from hotfoot.contract import bundle as bundles
 from hotfoot.contract.target import Arch
+from hotfoot_build import budget
 from hotfoot_build.package import elf, interpreters, tree, wheels
+from hotfoot_build.package.bundle import bundle
 from hotfoot_build.package.emulate import Emulator, InvocationError
 from support import events
 from support.bundled import rigged_bundle, session_cache
+from support.handmade import retarget
+from support.parted import parted_artifact
 
 pytestmark = pytest.mark.slow
 
@@ -95,6 +99,17 @@ def test_size_and_what_is_not_shipped(made: dict[str, Path], name: str) -> None:
     tag = f"cpython-{bundle.python.replace('.', '')}"
     assert not [p for p in sources if not (p.parent / "__pycache__" / f"{p.stem}.{tag}.pyc").is_file()]
     assert {p.suffixes[0] for p in tree.files(made[name]) if p.suffix == ".pyc"} == {f".{tag}"}
+
+
+@pytest.mark.parametrize("name", ["lambda-arm64", "lambda-x86_64"])
+def test_what_the_budget_reckons_with_is_what_is_shipped(folder: Path, name: str) -> None:
+    artifact, arch = parted_artifact(folder / f"parted-{name}", "text-classification"), targets.load(name).arch
+    retarget(artifact, name)
+    made = bundle(artifact, folder / f"s3-{name}", progress=print, package="s3")
+    assert made.bytecode, "install the target's Python to run this test"
+    sizes = {layer.kind: layer.unzipped_bytes for layer in (*made.layers, made.code)}
+    assert sizes["runtime"] + sizes["code"] == pytest.approx(budget.RUNTIME_BYTES[arch], rel=0.05)
+    assert sizes["fetch"] == pytest.approx(budget.FETCH_BYTES[arch], rel=0.05)
 
 
 @pytest.mark.parametrize("name", ["lambda-arm64", "lambda-x86_64"])

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from hotfoot.contract.bundle import Package
 from hotfoot.contract.errors import InputError
 from hotfoot.contract.manifest import WEIGHTS, sha256
 from hotfoot.contract.project import FILE
@@ -25,6 +26,7 @@ from support import events
 from support.cloud.account import Account
 from support.cloud.bundles import write_bundle
 from support.cloud.deployed import ASSETS, Stack
+from support.cloud.image_bundles import write_image_bundle
 from support.cloud.synthesized import Template, synthesize_all
 from support.handmade import retarget
 from support.parted import parted_artifact
@@ -94,6 +96,20 @@ def test_the_memory_must_hold_the_weights_twice(tmp_path: Path) -> None:
     assert told_of(tmp_path, toml, fits + 2**20) == [f"hotfoot.toml:4: deploy.tiny.bulk.memory_mb: is 1124; {words} 1126"]
     assert len(told_of(tmp_path, toml, 700 * 2**20)) == 2
     assert told_of(tmp_path, "[deploy.tiny]\n", 900 * 2**20) == [f"hotfoot.toml:1: deploy.tiny.memory_mb: is 1769; {words} 2000"]
+
+
+@pytest.mark.parametrize(("package", "file"), [("s3", "weights/hotfoot/model/weights.data"), ("image", "Dockerfile")])
+def test_a_bundle_that_lost_what_its_package_is_made_of_is_a_fault_of_its_own(package: Package, file: str, tmp_path: Path) -> None:
+    folder = tmp_path / "bundles" / "tiny"
+    if package == "image":
+        write_image_bundle(folder)
+    else:
+        write_bundle(folder, package=package)
+    (tmp_path / FILE).write_text("[deploy.tiny]\n", encoding="utf-8")
+    assert config.read(tmp_path / FILE)
+    (folder / file).unlink()
+    with pytest.raises(InputError, match=f"deploy.tiny.bundle: {file} is missing in {folder}"):
+        config.read(tmp_path / FILE)
 
 
 @dataclass(frozen=True)

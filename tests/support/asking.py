@@ -39,7 +39,8 @@ def session(path: Path) -> ort.InferenceSession:
 def opened(current: graph.Graph) -> ort.InferenceSession:
     """The graph as it would be saved."""
     with tempfile.TemporaryDirectory() as folder:
-        graph.save(current, Path(folder, "model.onnx"))
+        graph.canonicalize(current)
+        graph.write(current, Path(folder, "model.onnx"))
         return session(Path(folder, "model.onnx"))
 
 

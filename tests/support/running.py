@@ -18,7 +18,8 @@ def session(path: Path) -> ort.InferenceSession:
 
 
 def saved(current: graph.Graph, folder: Path, name: str = "model.onnx") -> ort.InferenceSession:
-    graph.save(current, folder / name)
+    graph.canonicalize(current)
+    graph.write(current, folder / name)
     return session(folder / name)
 
 

@@ -24,15 +24,16 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="rich",
-    help="Measure what the passes, the session settings, the HTTP door and a cold start do, side by side, so that a busy machine hurts"
-    " all alike.\n\n"
+    help="Measure what the passes, the session settings, the HTTP door, a cold start and a read from S3 do, side by side, so that"
+    " a busy machine hurts all alike.\n\n"
     "Every ratio comes with the interval that holds it in 95 of 100 cases; compare ratios, not milliseconds of two runs.\n\n"
     "  scripts/bench passes --quick                  a first look, wide intervals\n\n"
     "  scripts/bench passes --torch                  with the original in PyTorch beside them\n\n"
     "  scripts/bench passes --models DIR --model embed --model sentiment\n\n"
     "  scripts/bench sessions                        what each setting of the session costs and gains\n\n"
     "  scripts/bench http                            what the HTTP door costs, and batches of mixed lengths gain\n\n"
-    "  scripts/bench cold                            a cold start beside sentence-transformers, optimum and fastembed",
+    "  scripts/bench cold                            a cold start beside sentence-transformers, optimum and fastembed\n\n"
+    "  scripts/bench weights                         weights from an emulated S3 into memory",
 )
 console = Console(stderr=True)
 tables = Console(width=None if sys.stdout.isatty() else 120)  # in a file nothing needs to be folded

@@ -18,14 +18,16 @@ from functools import partial
 from pathlib import Path
 
 from hotfoot.contract import bundle as bundles
+from hotfoot.contract.bundle import MODEL_PLACE
 from hotfoot.contract.errors import ArtifactError, UnsupportedError
 from hotfoot_build.bench import timing
 from hotfoot_build.bench.timing import Ratio
 from hotfoot_build.package import interpreters, tree
-from hotfoot_build.package.emulate import merge_layers
+from hotfoot_build.package.emulate import laid_beside, merge_layers
 from hotfoot_build.progress import Step
 
 BUNDLED, ZIPPED, BARE, STALE = "as bundled", "through a zip", "no bytecode", "bytecode by time, through a zip"
+PACKAGES = ("runtime", "fetch")  # the layers that have modules
 # the handler's module opens the model, so it is left out of what is timed: its imports alone are
 LIST = """
 import importlib, json, sys
@@ -92,7 +94,7 @@ def measure(directory: Path, runs: int, step: Step) -> tuple[Imports, ...]:
 def trees(directory: Path, bundle: bundles.Bundle, python: interpreters.Interpreter, scratch: Path, step: Step) -> dict[str, Laid]:
     """The bundle itself, and its code and packages as each of the other ways leaves them. Read-only, as Lambda's are."""
     parts = {layer.path: directory / layer.path for layer in (*bundle.layers, bundle.code)}
-    packed = {path: parts[path] for path in (*(layer.path for layer in bundle.layers if layer.kind == "runtime"), bundle.code.path)}
+    packed = {path: parts[path] for path in (*(layer.path for layer in bundle.layers if layer.kind in PACKAGES), bundle.code.path)}
     made: dict[str, Mapping[str, Path]] = {BUNDLED: {}}
     for name in (ZIPPED, BARE, STALE):
         step(f"{name}: made")
@@ -104,6 +106,8 @@ def trees(directory: Path, bundle: bundles.Bundle, python: interpreters.Interpre
         opt = scratch / "opt" / name
         opt.mkdir(parents=True)
         merge_layers([(changed.get(layer.path) or parts[layer.path]).resolve() for layer in bundle.layers], opt)
+        if bundle.weights is not None:  # the handler's module opens the model, and nobody says in which S3 they are
+            laid_beside((directory / bundle.weights.path / MODEL_PLACE).resolve(), opt / MODEL_PLACE)
         laid[name] = Laid((changed.get(bundle.code.path) or parts[bundle.code.path]).resolve(), opt.resolve(), bundle.python)
     return laid
 

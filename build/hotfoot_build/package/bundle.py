@@ -47,6 +47,7 @@ def bundle(
     """
     made_from = manifest.verify(artifact)
     chosen = _target(made_from, target)
+    budget.check_asked(package, chosen)  # before minutes of work
     minor = _python(chosen, python)
     cache.refuse_foreign(out, BUNDLE, "bundle")
     interpreter = interpreters.find(minor)
@@ -84,7 +85,7 @@ def bundle(
         )
         check_limits(made, chosen, work)
         (work / BUNDLE).write_text(codec.dumps(made), encoding="utf-8")
-        (work / LEDGER).write_text(codec.dumps(Ledger.of((*parts, code), chosen)), encoding="utf-8")
+        (work / LEDGER).write_text(codec.dumps(Ledger.of((*parts, code), chosen, choice.package)), encoding="utf-8")
     progress(f"bundle: {size(made.unzipped_bytes)} unzipped, {size(made.zipped_bytes)} zipped")
     return made
 
@@ -132,7 +133,7 @@ def check_limits(made: Bundle, target: Target, directory: Path) -> None:
     raise BudgetError(
         f"the bundle has {made.unzipped_bytes:,} bytes unzipped; {target.name} allows {limit:,} over the code and all layers.\n"
         f"{made.unzipped_bytes - limit:,} too many. Largest:\n{heaviest}\n",
-        hint="Build with --precision int8, choose a smaller model, or bundle for a container, whose image may be larger.",
+        hint="Build with --precision int8, choose a smaller model, or bundle with --package image, which may be larger.",
     )
 
 

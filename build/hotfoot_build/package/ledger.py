@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hotfoot.contract import codec
+from hotfoot.contract.bundle import Package
 from hotfoot.contract.errors import ArtifactError
 from hotfoot.contract.target import Target
 from hotfoot_build.package import tree
@@ -65,9 +66,9 @@ class Ledger:
     saved: Mapping[str, int]
 
     @classmethod
-    def of(cls, parts: Sequence[Part], target: Target) -> Ledger:
-        """The ledger of a bundle of these parts for `target`."""
-        limit = target.limits.package_bytes
+    def of(cls, parts: Sequence[Part], target: Target, package: Package = "layers") -> Ledger:
+        """The ledger of a bundle of these parts for `target`; an image has a limit of its own, against which its base counts, too."""
+        limit = target.limits.image_bytes if package == "image" else target.limits.package_bytes
         total = sum(part.layer.unzipped_bytes for part in parts)
         return cls(
             target=target.name,
