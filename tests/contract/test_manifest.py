@@ -211,7 +211,7 @@ def test_a_digest_that_does_not_fit_is_refused(digest: Any) -> None:
 def test_an_unknown_format_is_refused(form: Any) -> None:
     with pytest.raises(ArtifactError) as caught:
         manifests.loads(edited(format=form, labels="even if more is wrong"), "some.json")
-    assert str(caught.value).startswith(f"some.json has format {form!r}; this hotfoot reads format 2 ")
+    assert str(caught.value).startswith(f"some.json has format {form!r}; this hotfoot reads format 2. ")
     assert "Build the artifact again" in caught.value.hint
 
 

@@ -25,7 +25,7 @@ def cpu_seconds(code: str, environ: dict[str, str]) -> float:
     ("code", "ceiling"),
     [
         ("import hotfoot.model", 1.8),
-        ("import hotfoot.server", 2.6),
+        ("import hotfoot.server", 2.9),
         ("import hotfoot.handlers.http", 2.8),
         ("import hotfoot.handlers.bulk", 2.6),
         ("import hotfoot.contract.manifest, hotfoot.contract.bundle", 0.5),

@@ -144,7 +144,7 @@ def loads(text: str, source: str = MANIFEST) -> Manifest:
         raise ArtifactError(f"{source} must hold a JSON object")
     if document.get("format") != FORMAT:
         raise ArtifactError(
-            f"{source} has format {document.get('format')!r}; this hotfoot reads format {FORMAT}",
+            f"{source} has format {document.get('format')!r}; this hotfoot reads format {FORMAT}.",
             hint="Build the artifact again with this version, or serve it with the version that built it.",
         )
     written = document.pop("digest", None)
