@@ -18,17 +18,11 @@ from hotfoot.contract.target import Target
 from hotfoot_build import advice, cache, doctor, environment
 from hotfoot_build.doctor import Finding
 from hotfoot_build.package import interpreters, wheels
-from support.bare_machine import bare_machine, only, program, states
+from support.bare_machine import SECRETS, bare_machine, only, program, states
 from walls.house import PACKAGES
 
 LAMBDA = targets.load("lambda-arm64")
 CONTAINER = targets.load("cpu-container-arm64")
-SECRETS = {
-    "HF_TOKEN": "hf_wordless",
-    "HOTFOOT_TOKEN": "open-sesame",
-    "AWS_SECRET_ACCESS_KEY": "a/hidden+key",
-    "HOTFOOT_CACHE_SECRET": "arn:of:it",
-}
 
 
 @pytest.fixture(autouse=True)

@@ -15,15 +15,9 @@ from hotfoot.contract.errors import EXIT_CODES, UnsupportedError
 from hotfoot.contract.target import Target
 from hotfoot_build import cli, doctor, doctor_command
 from hotfoot_build.doctor import Finding
-from support.bare_machine import bare_machine
+from support.bare_machine import SECRETS, bare_machine
 
 PYTHON = f"Python {targets.load('lambda-arm64').python}"
-SECRETS = {
-    "HF_TOKEN": "hf_wordless",
-    "HOTFOOT_TOKEN": "open-sesame",
-    "AWS_SECRET_ACCESS_KEY": "a/hidden+key",
-    "HOTFOOT_CACHE_SECRET": "arn:of:it",
-}
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,8 @@ from hotfoot.contract.bundle import BUNDLE, Bundle, LayerDir
 from hotfoot.contract.codec import dumps
 from hotfoot.contract.errors import HotfootError, UnsupportedError
 from hotfoot.targets import machine_arch
-from hotfoot_build.package.emulate import Emulator, InvocationError, answer_of, init_durations, merge_layers
+from hotfoot_build.package.emulate import Emulator, InvocationError, answer_of, init_durations
+from hotfoot_build.package.opt import merge_layers
 
 
 def test_layers_merge_as_in_lambda(tmp_path: Path) -> None:

@@ -10,6 +10,14 @@ import pytest
 
 from hotfoot_build.doctor import Finding
 
+# variables whose values no report may show
+SECRETS = {
+    "HF_TOKEN": "hf_wordless",
+    "HOTFOOT_TOKEN": "open-sesame",
+    "AWS_SECRET_ACCESS_KEY": "a/hidden+key",
+    "HOTFOOT_CACHE_SECRET": "arn:of:it",
+}
+
 
 def bare_machine(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Path:
     """Nothing on PATH, nothing at home, nothing in the variables; gives the folder that is on PATH."""

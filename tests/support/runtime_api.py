@@ -23,7 +23,7 @@ from typing import Any
 from hotfoot.contract import bundle as bundles
 from hotfoot.targets import machine_arch
 from hotfoot_build.package import aws_parts, interpreters
-from hotfoot_build.package.emulate import merge_layers
+from hotfoot_build.package.opt import merge_layers
 
 VERSION = "/2018-06-01/runtime/"
 WAIT_S = 60.0

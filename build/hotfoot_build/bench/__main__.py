@@ -89,9 +89,7 @@ def sessions(
     turns, seconds = _effort(rounds, quick)
     wanted = benchmark.Wanted(model, tuple(dict.fromkeys((models, MODELS))), out, turns, seconds)
     found = benchmark.run(wanted, Progress(console))
-    for grid in benchmark.grids(found):
-        grid.show(tables)
-    report.write(found, benchmark.markdown(found), out, "sessions")
+    report.tell(found, benchmark.grids(found), benchmark.markdown(found), out, "sessions", tables)
     _say_where(out, "sessions.json", "sessions.md")
 
 
@@ -113,10 +111,7 @@ def http(
 
     turns, seconds = _effort(rounds, quick)
     found = benchmark.run(artifact, turns, seconds, Progress(console))
-    for grid in benchmark.grids(found):
-        grid.show(tables)
-    out.mkdir(parents=True, exist_ok=True)
-    report.write(found, benchmark.markdown(found), out, "http")
+    report.tell(found, benchmark.grids(found), benchmark.markdown(found), out, "http", tables)
     _say_where(out, "http.json", "http.md")
 
 
@@ -148,12 +143,9 @@ def cold(
     count, _ = _effort(runs, quick, default=RUNS, option="--runs")
     wanted = benchmark.Wanted(bundle, model, tuple(dict.fromkeys((models, MODELS))), out, count, peers)
     found = benchmark.run(wanted, Progress(console))
-    for grid in cold_report.grids(found):
-        grid.show(tables)
+    report.tell(found, cold_report.grids(found), cold_report.markdown(found), out, "cold", tables)
     for note in found.notes:
         say(console, note)
-    out.mkdir(parents=True, exist_ok=True)
-    report.write(found, cold_report.markdown(found), out, "cold")
     cold_plot.draw(found, out / "cold.png")
     _say_where(out, "cold.json", "cold.md", "cold.png")
 
@@ -174,10 +166,7 @@ def weights(
 
     turns, _ = _effort(rounds, quick)
     found = benchmark.run(megabytes * 10**6, turns, Progress(console))
-    for grid in benchmark.grids(found):
-        grid.show(tables)
-    out.mkdir(parents=True, exist_ok=True)
-    report.write(found, benchmark.markdown(found), out, "weights")
+    report.tell(found, benchmark.grids(found), benchmark.markdown(found), out, "weights", tables)
     _say_where(out, "weights.json", "weights.md")
 
 

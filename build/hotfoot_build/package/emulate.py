@@ -10,7 +10,6 @@ import http.client
 import json
 import os
 import re
-import shutil
 import signal
 import socket
 import subprocess
@@ -28,6 +27,7 @@ from hotfoot.contract import bundle as bundles
 from hotfoot.contract.bundle import MODEL_PLACE
 from hotfoot.contract.errors import HotfootError, UnsupportedError
 from hotfoot_build.package import aws_parts, interpreters
+from hotfoot_build.package.opt import laid_beside, merge_layers
 
 WEIGHTS_KEY = "HOTFOOT_WEIGHTS"
 INVOKE = "/2015-03-31/functions/function/invocations"
@@ -222,30 +222,6 @@ class Emulator:
             self._kept_log = self.log
             self._scratch.cleanup()
             self._scratch = None
-
-
-def merge_layers(layers: Sequence[Path], root: Path) -> None:
-    """Lay `layers` over each other below `root`, by links: as in Lambda, a later layer's file hides an earlier one's."""
-    names = sorted({entry.name for layer in layers for entry in layer.iterdir()})
-    for name in names:
-        having = [layer / name for layer in layers if (layer / name).exists()]
-        if len(having) > 1 and all(p.is_dir() for p in having):
-            (root / name).mkdir()
-            merge_layers(having, root / name)
-        else:
-            (root / name).symlink_to(having[-1])
-
-
-def laid_beside(folder: Path, linked: Path) -> None:
-    """Make of a link to a folder a folder with the files of both: no links, as ONNX Runtime follows none out of a graph's folder."""
-    sources = (linked.resolve(), folder)
-    linked.unlink()
-    linked.mkdir()
-    for path in (path for source in sources for path in source.iterdir()):
-        try:
-            os.link(path, linked / path.name)
-        except OSError:  # another device
-            shutil.copyfile(path, linked / path.name)
 
 
 def answer_of(status: int, body: str) -> Any:
